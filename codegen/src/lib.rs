@@ -1,1 +1,3 @@
-//! placeholder
+//! Plan and weights to one artifact file.
+
+pub mod weights;

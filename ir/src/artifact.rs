@@ -42,7 +42,8 @@ impl Manifest {
     /// Parses and verifies; the plan comes back proven.
     pub fn parse(text: &str) -> Result<(Manifest, Plan), Diag> {
         let recompile = "compile the model again with this version of ttc";
-        let unreadable = |e: ron::error::SpannedError| Diag::user(format!("the manifest cannot be read: {e}"), recompile);
+        let unreadable =
+            |e: ron::error::SpannedError| Diag::user(format!("the manifest cannot be read: {e}"), recompile);
         let version: Version = ron::from_str(text).map_err(unreadable)?;
         if version.format != FORMAT {
             let what = format!("the artifact has format {}, this ttc reads format {FORMAT}", version.format);
@@ -54,7 +55,11 @@ impl Manifest {
             Diag::user(format!("the artifact's plan is not valid: {first}"), recompile)
         })?;
         if !manifest.sections.is_empty() && manifest.sections.len() != plan.consts.len() {
-            let what = format!("the artifact lists {} sections for {} constants", manifest.sections.len(), plan.consts.len());
+            let what = format!(
+                "the artifact lists {} sections for {} constants",
+                manifest.sections.len(),
+                plan.consts.len()
+            );
             return Err(Diag::user(what, recompile));
         }
         Ok((manifest, plan))

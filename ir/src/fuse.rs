@@ -52,7 +52,10 @@ pub fn fuse(mut graph: Graph) -> Result<Graph, Vec<Diag>> {
             }
         }
         graph.verify().map_err(|problems| {
-            problems.into_iter().map(|d| Diag { what: format!("after pass `{name}`: {}", d.what), ..d }).collect::<Vec<_>>()
+            problems
+                .into_iter()
+                .map(|d| Diag { what: format!("after pass `{name}`: {}", d.what), ..d })
+                .collect::<Vec<_>>()
         })?;
     }
     Ok(graph)

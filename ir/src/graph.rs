@@ -132,15 +132,30 @@ impl Graph {
                 (Some(id), _) => Ok(id),
                 (None, [Some(a), Some(b)]) => self
                     .push(format!("{tap}.views"), Concat { axis: 0 }, vec![a, b], vec![], None)
-                    .map_err(|e| (format!("the two views of `{tap}` cannot be stacked: {e}"), format!("tap `{tap}#0` or `{tap}#1`"))),
+                    .map_err(|e| {
+                        (
+                            format!("the two views of `{tap}` cannot be stacked: {e}"),
+                            format!("tap `{tap}#0` or `{tap}#1`"),
+                        )
+                    }),
                 _ => {
-                    let names = self.nodes.iter().map(|n| n.name.as_str()).chain(self.names.keys().map(String::as_str));
-                    let near = crate::diag::nearest(tap, names).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
-                    Err((format!("no value is named `{tap}`"), format!("expected a module name of the model{near}")))
+                    let names = self
+                        .nodes
+                        .iter()
+                        .map(|n| n.name.as_str())
+                        .chain(self.names.keys().map(String::as_str));
+                    let near = crate::diag::nearest(tap, names)
+                        .map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
+                    Err((
+                        format!("no value is named `{tap}`"),
+                        format!("expected a module name of the model{near}"),
+                    ))
                 }
             };
             match id {
-                Ok(id) if !self.outputs.iter().any(|(name, _)| name == tap) => self.outputs.push((tap.clone(), id)),
+                Ok(id) if !self.outputs.iter().any(|(name, _)| name == tap) => {
+                    self.outputs.push((tap.clone(), id))
+                }
                 Ok(_) => {}
                 Err((what, expected)) => problems.push(Diag::user(what, expected)),
             }
@@ -242,7 +257,8 @@ impl Graph {
         let mut problems = vec![];
         let mut seen = std::collections::HashSet::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            let mut fail = |what: String| problems.push(Diag::bug(what).node(&node.name).at(node.span.clone()));
+            let mut fail =
+                |what: String| problems.push(Diag::bug(what).node(&node.name).at(node.span.clone()));
             if !seen.insert(&node.name) {
                 fail("the name is used twice".into());
             }
@@ -260,7 +276,8 @@ impl Graph {
                 }
             }
             let wanted: Vec<_> = node.op.weights(&ins).into_iter().map(|(_, s)| s).collect();
-            let have: Vec<_> = node.weights.iter().map(|w| self.weights[w.0 as usize].shape.clone()).collect();
+            let have: Vec<_> =
+                node.weights.iter().map(|w| self.weights[w.0 as usize].shape.clone()).collect();
             if wanted != have {
                 fail(format!("has weights of shapes {have:?}, its op wants {wanted:?}"));
             }
@@ -287,7 +304,11 @@ impl Graph {
     /// Graphviz text, by petgraph.
     pub fn dot(&self) -> String {
         let mut graph = petgraph::graph::DiGraph::new();
-        let ids: Vec<_> = self.nodes.iter().map(|n| graph.add_node(format!("{}\n{}\n{}", n.name, n.op.name(), dims(&n.shape)))).collect();
+        let ids: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|n| graph.add_node(format!("{}\n{}\n{}", n.name, n.op.name(), dims(&n.shape))))
+            .collect();
         for (to, node) in self.nodes.iter().enumerate() {
             node.ins.iter().for_each(|i| {
                 graph.add_edge(ids[i.0 as usize], ids[to], String::new());
@@ -310,7 +331,8 @@ impl fmt::Display for Graph {
             self.weights.len(),
             self.flops() as f64 / 1e9
         )?;
-        let rows: Vec<(String, String)> = self.ids().map(|id| (self.node(id).name.clone(), self.row(id))).collect();
+        let rows: Vec<(String, String)> =
+            self.ids().map(|id| (self.node(id).name.clone(), self.row(id))).collect();
         f.write_str(&fold_repeats(&rows))?;
         for (name, id) in &self.outputs {
             writeln!(f, "output {name} = %{} {}", id.0, dims(self.shape(*id)))?;

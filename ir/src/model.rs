@@ -66,14 +66,22 @@ impl Model {
         let mut files: Vec<(Arc<str>, String)> = vec![(file.into(), text.to_string())];
         loop {
             let (name, text) = files.last().expect("starts with one");
-            let Some(base) = File::parse(name, text).map_err(|d| vec![d])?.base.map(str::to_string) else { break };
+            let Some(base) = File::parse(name, text).map_err(|d| vec![d])?.base.map(str::to_string) else {
+                break;
+            };
             // A base is named relative to the file that names it.
             let base = name.rsplit_once('/').map_or(base.clone(), |(folder, _)| format!("{folder}/{base}"));
             if files.iter().any(|(seen, _)| **seen == *base) {
-                return Err(vec![Diag::user(format!("`{base}` is its own base"), format!("remove `base` from {name}"))]);
+                return Err(vec![Diag::user(
+                    format!("`{base}` is its own base"),
+                    format!("remove `base` from {name}"),
+                )]);
             }
             let text = read(&base).map_err(|e| {
-                vec![Diag::user(format!("cannot read base `{base}` of {name}: {e}"), "expected the file beside it")]
+                vec![Diag::user(
+                    format!("cannot read base `{base}` of {name}: {e}"),
+                    "expected the file beside it",
+                )]
             })?;
             files.push((base.as_str().into(), text));
         }
@@ -170,8 +178,11 @@ impl<'a> File<'a> {
     fn parse(name: &Arc<str>, text: &'a str) -> Result<File<'a>, Diag> {
         ron::from_str(text).map_err(|e| {
             let (line, col) = (e.span.start.line as u32, e.span.start.col as u32);
-            Diag::user(e.code.to_string(), "expected a model file as models/dust3r.ron")
-                .at(Some(Span { file: name.clone(), line, col }))
+            Diag::user(e.code.to_string(), "expected a model file as models/dust3r.ron").at(Some(Span {
+                file: name.clone(),
+                line,
+                col,
+            }))
         })
     }
 

@@ -166,14 +166,16 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The shape as `[B, N, C]`, or what was expected.
 pub(crate) fn tokens(shape: &[usize]) -> Result<[usize; 3], String> {
-    shape.try_into().map_err(|_| format!("expected tokens [batch, token, channel], got {}", crate::tensor::dims(shape)))
+    shape
+        .try_into()
+        .map_err(|_| format!("expected tokens [batch, token, channel], got {}", crate::tensor::dims(shape)))
 }
 
 /// The shape as `[B, C, H, W]`, or what was expected.
 pub(crate) fn map4(shape: &[usize]) -> Result<[usize; 4], String> {
-    shape
-        .try_into()
-        .map_err(|_| format!("expected a map [batch, channel, height, width], got {}", crate::tensor::dims(shape)))
+    shape.try_into().map_err(|_| {
+        format!("expected a map [batch, channel, height, width], got {}", crate::tensor::dims(shape))
+    })
 }
 
 /// Err when `a` and `b` differ.

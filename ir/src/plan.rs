@@ -96,7 +96,7 @@ impl Buf {
 }
 
 /// How a constant is laid out for the kernel that reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pack {
     /// As it is, row-major.
     RowMajor,
@@ -246,7 +246,9 @@ impl Draft {
             }
         }
         if problems.is_empty() {
-            problems.extend(self.overlap().map(|(a, b)| Diag::bug(format!("live buffers `{a}` and `{b}` overlap"))));
+            problems.extend(
+                self.overlap().map(|(a, b)| Diag::bug(format!("live buffers `{a}` and `{b}` overlap"))),
+            );
         }
         problems
     }
@@ -288,7 +290,9 @@ impl Draft {
             let ins: Vec<&[usize]> = step.ins.iter().map(|&i| self.buf(i).shape.as_slice()).collect();
             match step.op.infer(&ins) {
                 Ok(shape) if shape == self.buf(step.out).shape => {}
-                Ok(shape) => fail(format!("writes {}, its op says {}", dims(&self.buf(step.out).shape), dims(&shape))),
+                Ok(shape) => {
+                    fail(format!("writes {}, its op says {}", dims(&self.buf(step.out).shape), dims(&shape)))
+                }
                 Err(e) => fail(e),
             }
             if step.ins.iter().any(|&i| !written[self.root(i).0 as usize]) {
@@ -384,7 +388,10 @@ impl Draft {
             let b = &self.bufs[at];
             let bytes = b.bytes().unwrap_or(0);
             let place = self.place(BufId(at as u32));
-            rows.push((bytes, format!("{:>12} {:>12} {first:>5}..{last:<5} {:<28} {}", b.offset, bytes, place, b.name)));
+            rows.push((
+                bytes,
+                format!("{:>12} {:>12} {first:>5}..{last:<5} {:<28} {}", b.offset, bytes, place, b.name),
+            ));
         }
         rows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let total: u64 = rows.iter().map(|(bytes, _)| bytes).sum();

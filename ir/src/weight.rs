@@ -56,14 +56,16 @@ pub fn materialise<E>(
         Expr::ScaleColumns { w, gamma } => {
             let gamma = materialise(weights, *gamma, load)?;
             let mut w = materialise(weights, *w, load)?;
-            w.chunks_exact_mut(gamma.len()).for_each(|row| row.iter_mut().zip(&gamma).for_each(|(w, g)| *w *= g));
+            w.chunks_exact_mut(gamma.len())
+                .for_each(|row| row.iter_mut().zip(&gamma).for_each(|(w, g)| *w *= g));
             w
         }
         Expr::FoldBias { w, beta, bias } => {
             let beta = materialise(weights, *beta, load)?;
             let w = materialise(weights, *w, load)?;
             let bias = bias.map(|b| materialise(weights, b, load)).transpose()?;
-            let row_sum = |row: &[f32]| row.iter().zip(&beta).map(|(&w, &b)| f64::from(w) * f64::from(b)).sum::<f64>();
+            let row_sum =
+                |row: &[f32]| row.iter().zip(&beta).map(|(&w, &b)| f64::from(w) * f64::from(b)).sum::<f64>();
             w.chunks_exact(beta.len())
                 .enumerate()
                 .map(|(i, row)| (row_sum(row) + bias.as_ref().map_or(0.0, |b| f64::from(b[i]))) as f32)

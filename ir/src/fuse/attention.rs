@@ -11,7 +11,8 @@ pub(super) fn attention(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<N
     let weights = sole(*mix.ins.first()?)?;
     let scores = sole(*weights.ins.first()?)?;
     let qk = sole(*scores.ins.first()?)?;
-    let (Op::MatMul(pv), Op::Softmax(_), Op::Scale(scale), Op::MatMul(product)) = (&mix.op, &weights.op, &scores.op, &qk.op)
+    let (Op::MatMul(pv), Op::Softmax(_), Op::Scale(scale), Op::MatMul(product)) =
+        (&mix.op, &weights.op, &scores.op, &qk.op)
     else {
         return None;
     };
@@ -26,7 +27,12 @@ pub(super) fn attention(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<N
         (Some((q, base)), Some((k, base_k))) if base == base_k => Some(Rope { base, q, k }),
         _ => return None,
     };
-    if pv.transpose_b || !product.transpose_b || scale.d != d || k_split.heads != heads || v_split.heads != heads {
+    if pv.transpose_b
+        || !product.transpose_b
+        || scale.d != d
+        || k_split.heads != heads
+        || v_split.heads != heads
+    {
         return None;
     }
     let at = (q_split.part * heads * d, k_split.part * heads * d, v_split.part * heads * d);

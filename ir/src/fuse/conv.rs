@@ -29,7 +29,9 @@ pub(super) fn pointwise_before_upsample(graph: &mut Graph) {
 /// `conv₃ₓ₃(relu(x)) == conv₃ₓ₃{pre_relu}(x)`. The skip of a residual unit takes `x` before the ReLU.
 pub(super) fn relu_prologue(graph: &mut Graph, id: NodeId, _: &[u32]) -> Option<Node> {
     let node = graph.node(id);
-    let Op::Conv2d(conv @ Conv2d { kernel: 3, pre_relu: false, upsample: false, .. }) = &node.op else { return None };
+    let Op::Conv2d(conv @ Conv2d { kernel: 3, pre_relu: false, upsample: false, .. }) = &node.op else {
+        return None;
+    };
     let relu = graph.node(node.ins[0]);
     let Op::Relu(_) = relu.op else { return None };
     let ins = [relu.ins[0]].into_iter().chain(node.ins[1..].iter().copied()).collect();
@@ -39,13 +41,18 @@ pub(super) fn relu_prologue(graph: &mut Graph, id: NodeId, _: &[u32]) -> Option<
 /// `conv₃ₓ₃(upsample₂(x)) == conv₃ₓ₃{upsample}(x)`: the large map is made a few rows at a time.
 pub(super) fn upsample_prologue(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<Node> {
     let node = graph.node(id);
-    let Op::Conv2d(conv @ Conv2d { kernel: 3, stride: 1, pre_relu: false, upsample: false, .. }) = &node.op else {
+    let Op::Conv2d(conv @ Conv2d { kernel: 3, stride: 1, pre_relu: false, upsample: false, .. }) = &node.op
+    else {
         return None;
     };
     let up = graph.node(node.ins[0]);
     let Op::Upsample(Upsample { by: 2 }) = up.op else { return None };
     let ins = [up.ins[0]].into_iter().chain(node.ins[1..].iter().copied()).collect();
-    only_use(uses, node.ins[0]).then(|| Node { op: Conv2d { upsample: true, ..conv.clone() }.into(), ins, ..node.clone() })
+    only_use(uses, node.ins[0]).then(|| Node {
+        op: Conv2d { upsample: true, ..conv.clone() }.into(),
+        ins,
+        ..node.clone()
+    })
 }
 
 /// Output channels up to which a following 1x1 convolution is an epilogue: the point of it is not to write the wide map.
@@ -56,8 +63,16 @@ pub(super) fn pointwise_epilogue(graph: &mut Graph, id: NodeId, uses: &[u32]) ->
     let node = graph.node(id);
     let Op::Conv2d(last) = &node.op else { return None };
     let wide = graph.node(node.ins[0]);
-    let Op::Conv2d(conv @ Conv2d { kernel: 3, stride: 1, pointwise: None, residuals: 0, .. }) = &wide.op else { return None };
-    if !last.is_pointwise() || !last.bias || last.out > MAX_POINTWISE || conv.act == Act::Gelu || !only_use(uses, node.ins[0]) {
+    let Op::Conv2d(conv @ Conv2d { kernel: 3, stride: 1, pointwise: None, residuals: 0, .. }) = &wide.op
+    else {
+        return None;
+    };
+    if !last.is_pointwise()
+        || !last.bias
+        || last.out > MAX_POINTWISE
+        || conv.act == Act::Gelu
+        || !only_use(uses, node.ins[0])
+    {
         return None;
     }
     let op = Conv2d { pointwise: Some(last.out), ..conv.clone() }.into();

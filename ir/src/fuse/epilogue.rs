@@ -15,14 +15,27 @@ pub(super) fn activation(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<
     };
     let producer = graph.node(node.ins[0]);
     let op = match &producer.op {
-        Op::Linear(l) if l.act == Act::None && l.residuals == 0 => Op::Linear(crate::ops::Linear { act, ..l.clone() }),
+        Op::Linear(l) if l.act == Act::None && l.residuals == 0 => {
+            Op::Linear(crate::ops::Linear { act, ..l.clone() })
+        }
         // Patch-sized kernels have no epilogue; a GELU after a convolution occurs in no model of the family.
-        Op::Conv2d(c) if c.act == Act::None && c.residuals == 0 && c.pointwise.is_none() && c.kernel <= 3 && act == Act::Relu => {
+        Op::Conv2d(c)
+            if c.act == Act::None
+                && c.residuals == 0
+                && c.pointwise.is_none()
+                && c.kernel <= 3
+                && act == Act::Relu =>
+        {
             Op::Conv2d(crate::ops::Conv2d { act, ..c.clone() })
         }
         _ => return None,
     };
-    only_use(uses, node.ins[0]).then(|| Node { op, ins: producer.ins.clone(), weights: producer.weights.clone(), ..node.clone() })
+    only_use(uses, node.ins[0]).then(|| Node {
+        op,
+        ins: producer.ins.clone(),
+        weights: producer.weights.clone(),
+        ..node.clone()
+    })
 }
 
 /// `f(x) + r == f{residual}(x, r)` for a linear, a convolution or an MLP `f`.

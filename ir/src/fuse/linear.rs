@@ -25,7 +25,8 @@ pub(super) fn fold_norm(graph: &mut Graph, id: NodeId, _: &[u32]) -> Option<Node
     let (w_name, bias_name) = (format!("{}·γ", named(graph, w)), format!("{}+W·β", named(graph, bias)));
     let shape = graph.weights[w.0 as usize].shape.clone();
     let folded = graph.weight(w_name, shape.clone(), Expr::ScaleColumns { w, gamma: affine[0] });
-    let folded_bias = graph.weight(bias_name, vec![shape[0]], Expr::FoldBias { w, beta: affine[1], bias: Some(bias) });
+    let folded_bias =
+        graph.weight(bias_name, vec![shape[0]], Expr::FoldBias { w, beta: affine[1], bias: Some(bias) });
     let ins = [x].into_iter().chain(node.ins[1..].iter().copied()).collect();
     Some(Node { op, ins, weights: vec![folded, folded_bias], ..node })
 }
@@ -66,7 +67,8 @@ fn join(graph: &mut Graph, members: &[NodeId]) {
     let Op::Linear(first) = &nodes[0].op else { unreachable!("members are linears") };
     let mut shape = nodes[0].shape.clone();
     *shape.last_mut().expect("a linear has axes") = out;
-    let joined = Node { name, op: Linear { out, ..first.clone() }.into(), weights, shape, ..nodes[0].clone() };
+    let joined =
+        Node { name, op: Linear { out, ..first.clone() }.into(), weights, shape, ..nodes[0].clone() };
     let target = members[0];
     *graph.node_mut(target) = joined;
     let start = |id: NodeId| {
@@ -104,7 +106,9 @@ pub(super) fn mlp(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<Node> {
     let node = graph.node(id);
     let Op::Linear(Linear { out, norm: None, act: Act::None, residuals }) = node.op else { return None };
     let first = graph.node(node.ins[0]);
-    let Op::Linear(Linear { out: hidden, norm, act: Act::Gelu, residuals: 0 }) = first.op else { return None };
+    let Op::Linear(Linear { out: hidden, norm, act: Act::Gelu, residuals: 0 }) = first.op else {
+        return None;
+    };
     if !only_use(uses, node.ins[0]) {
         return None;
     }

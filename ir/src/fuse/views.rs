@@ -19,7 +19,10 @@ pub(super) fn batch(graph: &mut Graph) {
         let Some(base) = a.name.strip_suffix("#0") else { continue };
         let Some(&second) = by_name.get(&format!("{base}#1")) else { continue };
         let b = graph.node(second).clone();
-        let fits = a.op == b.op && a.weights == b.weights && a.shape == b.shape && !matches!(a.op, Op::Concat(_) | Op::Slice(_));
+        let fits = a.op == b.op
+            && a.weights == b.weights
+            && a.shape == b.shape
+            && !matches!(a.op, Op::Concat(_) | Op::Slice(_));
         let Some(ins) = fits.then(|| pair_up(graph, &a, &b, &batched)).flatten() else { continue };
         let Ok(both) = graph.push(base, a.op, ins, a.weights, a.span) else { continue };
         key.resize(graph.nodes.len(), first.0);
@@ -41,7 +44,12 @@ pub(super) fn batch(graph: &mut Graph) {
 }
 
 /// The batched inputs of a pair: those already batched, or the two images stacked.
-fn pair_up(graph: &mut Graph, a: &Node, b: &Node, batched: &HashMap<NodeId, (NodeId, usize)>) -> Option<Vec<NodeId>> {
+fn pair_up(
+    graph: &mut Graph,
+    a: &Node,
+    b: &Node,
+    batched: &HashMap<NodeId, (NodeId, usize)>,
+) -> Option<Vec<NodeId>> {
     let mut ins = vec![];
     for (&i, &j) in a.ins.iter().zip(&b.ins) {
         let both = match (batched.get(&i), batched.get(&j)) {
@@ -65,7 +73,8 @@ fn join_views(graph: &mut Graph) {
         let (a, b) = (graph.node(node.ins[0]), graph.node(node.ins[1]));
         let (Op::Slice(sa), Op::Slice(sb)) = (&a.op, &b.op) else { continue };
         let whole = a.ins[0];
-        let halves = (sa.axis, sb.axis, sa.start, sb.start) == (0, 0, 0, sa.len) && sa.len + sb.len == graph.shape(whole)[0];
+        let halves = (sa.axis, sb.axis, sa.start, sb.start) == (0, 0, 0, sa.len)
+            && sa.len + sb.len == graph.shape(whole)[0];
         if halves && a.ins == b.ins {
             forward(graph, id, whole);
         }

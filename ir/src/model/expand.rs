@@ -65,7 +65,8 @@ const MAX_NODES: usize = 100_000;
 impl<'a> Expander<'a> {
     pub(super) fn new(model: &'a Model, top: &'a File<'a>, sizes: Sizes) -> Result<Self, Vec<Diag>> {
         let mut scope = Scope::new();
-        let sides = [("H1", sizes.view1.0), ("W1", sizes.view1.1), ("H2", sizes.view2.0), ("W2", sizes.view2.1)];
+        let sides =
+            [("H1", sizes.view1.0), ("W1", sizes.view1.1), ("H2", sizes.view2.0), ("W2", sizes.view2.1)];
         for (name, side) in sides {
             scope.insert(name.into(), i64::try_from(side).unwrap_or(i64::MAX));
         }
@@ -75,7 +76,8 @@ impl<'a> Expander<'a> {
                 Ok(value) => drop(scope.insert(name.to_string(), value)),
                 Err(what) => {
                     let hint = "image sides must be multiples of the patch size";
-                    problems.push(Diag::user(format!("parameter `{name}`: {what}"), hint).at(model.span(name)));
+                    problems
+                        .push(Diag::user(format!("parameter `{name}`: {what}"), hint).at(model.span(name)));
                 }
             }
         }
@@ -99,7 +101,12 @@ impl<'a> Expander<'a> {
         for (name, shape) in &self.top.inputs.0 {
             if let Some(shape) = self.shape(name, shape, &place.scope) {
                 let op = Input { shape }.into();
-                self.drafts.push(Draft { name: name.to_string(), op, ins: vec![], span: self.model.span(name) });
+                self.drafts.push(Draft {
+                    name: name.to_string(),
+                    op,
+                    ins: vec![],
+                    span: self.model.span(name),
+                });
             }
         }
         self.expand(&self.top.nodes, &place);
@@ -114,7 +121,12 @@ impl<'a> Expander<'a> {
             let text = raw.trim().get_ron();
             if self.drafts.len() > MAX_NODES || place.depth > MAX_DEPTH {
                 if self.problems.len() < 100 {
-                    self.fail::<()>(text, "", format!("more than {MAX_NODES} nodes or {MAX_DEPTH} nested blocks"), "");
+                    self.fail::<()>(
+                        text,
+                        "",
+                        format!("more than {MAX_NODES} nodes or {MAX_DEPTH} nested blocks"),
+                        "",
+                    );
                 }
                 return last;
             }
@@ -131,7 +143,8 @@ impl<'a> Expander<'a> {
         let (name, op, ins): (&str, &RawValue, Vec<&str>) = self.read(text, text, syntax)?;
         let at = op.trim().get_ron();
         let filled = |template: &str| expr::fill(template, &place.scope);
-        let parts = filled(name).and_then(|name| Ok((name, ins.iter().map(|i| filled(i)).collect::<Result<Vec<_>, _>>()?)));
+        let parts = filled(name)
+            .and_then(|name| Ok((name, ins.iter().map(|i| filled(i)).collect::<Result<Vec<_>, _>>()?)));
         let (name, ins) = match parts {
             Ok(parts) => parts,
             Err(what) => return self.fail(text, name, what, "expected {expression} over known names"),
@@ -140,7 +153,9 @@ impl<'a> Expander<'a> {
         let ins: Vec<String> = ins.iter().map(|i| place.resolve(i)).collect();
         let op_text = match expr::fill_op(at, &place.scope) {
             Ok(text) => text,
-            Err(what) => return self.fail(at, &full, what, "expected a number or an expression over known names"),
+            Err(what) => {
+                return self.fail(at, &full, what, "expected a number or an expression over known names");
+            }
         };
         let head = op_text.split(['(', ' ', '\n']).next().unwrap_or_default();
         if let Some(block) = self.top.blocks.get(head) {
@@ -152,11 +167,20 @@ impl<'a> Expander<'a> {
                 Some(full)
             }
             Err(_) if !Op::NAMES.contains(&head) => {
-                let known: Vec<&str> = Op::NAMES.iter().copied().chain(self.top.blocks.keys().copied()).collect();
-                let near = nearest(head, known.iter().copied()).map_or(String::new(), |n| format!("did you mean `{n}`? "));
-                self.fail(at, &full, format!("unknown op `{head}`"), &format!("{near}ops and blocks: {}", known.join(" ")))
+                let known: Vec<&str> =
+                    Op::NAMES.iter().copied().chain(self.top.blocks.keys().copied()).collect();
+                let near = nearest(head, known.iter().copied())
+                    .map_or(String::new(), |n| format!("did you mean `{n}`? "));
+                self.fail(
+                    at,
+                    &full,
+                    format!("unknown op `{head}`"),
+                    &format!("{near}ops and blocks: {}", known.join(" ")),
+                )
             }
-            Err(e) => self.fail(at, &full, format!("{head}: {}", e.code), "expected the parameters of this op"),
+            Err(e) => {
+                self.fail(at, &full, format!("{head}: {}", e.code), "expected the parameters of this op")
+            }
         }
     }
 
@@ -173,22 +197,33 @@ impl<'a> Expander<'a> {
         place: &Place,
     ) -> Option<String> {
         let full = place.full(name);
-        let (module, view) = name.split_once('#').map_or((name, String::new()), |(m, v)| (m, format!("#{v}")));
+        let (module, view) =
+            name.split_once('#').map_or((name, String::new()), |(m, v)| (m, format!("#{v}")));
         let args: BTreeMap<String, i64> = match args.trim() {
             "" | "()" => BTreeMap::new(),
             text => self.read_args(text, at, &full)?,
         };
         let wanted: Vec<&str> = block.args.clone();
-        if args.keys().map(String::as_str).collect::<std::collections::BTreeSet<_>>() != wanted.iter().copied().collect()
+        if args.keys().map(String::as_str).collect::<std::collections::BTreeSet<_>>()
+            != wanted.iter().copied().collect()
             || ins.len() != block.ins.len()
         {
             let given: Vec<_> = args.keys().map(String::as_str).collect();
-            let what = format!("block `{head}` called with arguments [{}] and {} inputs", given.join(" "), ins.len());
-            let expected = format!("expected arguments [{}] and inputs [{}]", wanted.join(" "), block.ins.join(" "));
+            let what = format!(
+                "block `{head}` called with arguments [{}] and {} inputs",
+                given.join(" "),
+                ins.len()
+            );
+            let expected =
+                format!("expected arguments [{}] and inputs [{}]", wanted.join(" "), block.ins.join(" "));
             return self.fail(at, &full, what, &expected);
         }
         let mut inner = Place {
-            prefix: if module.is_empty() { place.prefix.clone() } else { format!("{}{module}.", place.prefix) },
+            prefix: if module.is_empty() {
+                place.prefix.clone()
+            } else {
+                format!("{}{module}.", place.prefix)
+            },
             suffix: format!("{view}{}", place.suffix),
             scope: self.scope.clone(),
             bound: block.ins.iter().map(|i| i.to_string()).zip(ins).collect(),
@@ -236,7 +271,8 @@ impl<'a> Expander<'a> {
             #[serde(borrow)]
             nodes: Vec<&'a RawValue>,
         }
-        let Repeat { count, carry, nodes } = self.read(text, text, "expected Repeat(count: .., carry: {..}, nodes: [..])")?;
+        let Repeat { count, carry, nodes } =
+            self.read(text, text, "expected Repeat(count: .., carry: {..}, nodes: [..])")?;
         let count = match count.eval(&place.scope) {
             Ok(count) if (0..=10_000).contains(&count) => count,
             Ok(count) => return self.fail(text, "", format!("repeat count {count}"), "expected 0 to 10000"),
@@ -254,7 +290,9 @@ impl<'a> Expander<'a> {
             for (name, (_, next)) in &carry.0 {
                 match expr::fill(next, &inner.scope) {
                     Ok(next) => drop(bound.insert(name.to_string(), place.full(&next))),
-                    Err(what) => return self.fail(text, name, what, "expected {expression} over known names"),
+                    Err(what) => {
+                        return self.fail(text, name, what, "expected {expression} over known names");
+                    }
                 }
             }
         }
@@ -273,19 +311,37 @@ impl<'a> Expander<'a> {
         let inner = text.trim().strip_prefix('(').and_then(|t| t.strip_suffix(')')).unwrap_or(text);
         let fields = inner.split(',').map(str::trim).filter(|f| !f.is_empty());
         let parsed: Option<BTreeMap<String, i64>> = fields
-            .map(|f| f.split_once(':').and_then(|(k, v)| Some((k.trim().to_string(), v.trim().parse().ok()?))))
+            .map(|f| {
+                f.split_once(':').and_then(|(k, v)| Some((k.trim().to_string(), v.trim().parse().ok()?)))
+            })
             .collect();
         match parsed {
             Some(args) => Some(args),
-            None => self.fail(at, node, format!("cannot read the arguments `{text}`"), "expected (name: number, ..)"),
+            None => self.fail(
+                at,
+                node,
+                format!("cannot read the arguments `{text}`"),
+                "expected (name: number, ..)",
+            ),
         }
     }
 
     fn shape(&mut self, name: &'a str, dims: &[expr::Dim], scope: &Scope) -> Option<Vec<usize>> {
-        let sides = dims.iter().map(|d| d.eval(scope).and_then(|n| usize::try_from(n).map_err(|_| format!("{n} < 0"))));
+        let sides = dims
+            .iter()
+            .map(|d| d.eval(scope).and_then(|n| usize::try_from(n).map_err(|_| format!("{n} < 0"))));
         match sides.collect::<Result<Vec<_>, _>>() {
-            Ok(shape) if shape.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_some_and(|n| n < 1 << 40) => Some(shape),
-            Ok(shape) => self.fail(name, name, format!("shape {shape:?} is too large"), "expected fewer than 2^40 elements"),
+            Ok(shape)
+                if shape.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_some_and(|n| n < 1 << 40) =>
+            {
+                Some(shape)
+            }
+            Ok(shape) => self.fail(
+                name,
+                name,
+                format!("shape {shape:?} is too large"),
+                "expected fewer than 2^40 elements",
+            ),
             Err(what) => self.fail(name, name, what, "expected a shape"),
         }
     }
@@ -301,7 +357,11 @@ impl<'a> Expander<'a> {
         let mut problems = std::mem::take(&mut self.problems);
         for (i, draft) in self.drafts.iter().enumerate() {
             if index.insert(&draft.name, i).is_some() {
-                problems.push(Diag::user("the name is used twice", "expected unique names").node(&draft.name).at(draft.span.clone()));
+                problems.push(
+                    Diag::user("the name is used twice", "expected unique names")
+                        .node(&draft.name)
+                        .at(draft.span.clone()),
+                );
             }
         }
         let find = |name: &str| {
@@ -338,7 +398,8 @@ impl<'a> Expander<'a> {
         for (name, text, full) in outputs {
             if find(full).is_none() {
                 let (what, expected) = unknown(full);
-                problems.push(Diag::user(format!("output `{name}` {what}"), expected).at(self.model.span(text)));
+                problems
+                    .push(Diag::user(format!("output `{name}` {what}"), expected).at(self.model.span(text)));
             }
         }
         let order = topological(&edges).unwrap_or_else(|cycles| {
@@ -346,11 +407,16 @@ impl<'a> Expander<'a> {
                 let names: Vec<_> = cycle.iter().map(|&i| self.drafts[i].name.as_str()).collect();
                 let what = format!("the nodes {} form a cycle", names.join(" -> "));
                 let first = &self.drafts[cycle[0]];
-                problems.push(Diag::user(what, "expected every node to read earlier values").node(&first.name).at(first.span.clone()));
+                problems.push(
+                    Diag::user(what, "expected every node to read earlier values")
+                        .node(&first.name)
+                        .at(first.span.clone()),
+                );
             }
             vec![]
         });
-        let mut graph = Graph { unused: self.unused.clone(), aliases: self.aliases.clone(), ..Graph::default() };
+        let mut graph =
+            Graph { unused: self.unused.clone(), aliases: self.aliases.clone(), ..Graph::default() };
         let mut ids: Vec<Option<NodeId>> = vec![None; self.drafts.len()];
         for i in order {
             let draft = &self.drafts[i];
@@ -385,7 +451,9 @@ fn add_weights(graph: &mut Graph, id: NodeId) {
     let node = graph.node(id);
     let module = node.name.split('#').next().unwrap_or_default().to_string();
     let wanted = node.op.weights(&graph.in_shapes(node));
-    let weights = wanted.into_iter().map(|(suffix, shape)| graph.weight(format!("{module}.{suffix}"), shape, Expr::Load));
+    let weights = wanted
+        .into_iter()
+        .map(|(suffix, shape)| graph.weight(format!("{module}.{suffix}"), shape, Expr::Load));
     let weights = weights.collect();
     graph.node_mut(id).weights = weights;
 }
