@@ -28,7 +28,8 @@ impl Scratch {
 }
 
 fn encode(tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) -> Vec<u8> {
-    let views = tensors.iter().map(|(n, d, s, b)| (*n, TensorView::new(*d, s.to_vec(), b).expect("consistent")));
+    let views =
+        tensors.iter().map(|(n, d, s, b)| (*n, TensorView::new(*d, s.to_vec(), b).expect("consistent")));
     safetensors::serialize(views, None).expect("serialised")
 }
 
@@ -63,8 +64,14 @@ fn the_three_dtypes_are_widened_exactly() {
     // Compared as bits, so that -0.0 counts.
     let bits = |v: Vec<f32>| v.into_iter().map(f32::to_bits).collect::<Vec<u32>>();
     assert_eq!(bits(weights.read_f32("f", &[3, 3]).expect("f")), bits(values.to_vec()));
-    assert_eq!(bits(weights.read_f32("h", &[9]).expect("h")), bits(halves.iter().map(|h| h.to_f32()).collect()));
-    assert_eq!(bits(weights.read_f32("b", &[9, 1]).expect("b")), bits(brains.iter().map(|b| b.to_f32()).collect()));
+    assert_eq!(
+        bits(weights.read_f32("h", &[9]).expect("h")),
+        bits(halves.iter().map(|h| h.to_f32()).collect())
+    );
+    assert_eq!(
+        bits(weights.read_f32("b", &[9, 1]).expect("b")),
+        bits(brains.iter().map(|b| b.to_f32()).collect())
+    );
 }
 
 #[test]
@@ -216,8 +223,11 @@ fn what_is_written_is_read_back() {
     let path = dir.path("t.safetensors");
     let values: Vec<f32> = (0..24).map(|i| (i as f32 - 7.0) / 3.0).collect();
     let scalar: &[usize] = &[];
-    write_safetensors(&path, &[("b", &[2, 3, 4], &values), ("a", scalar, &[f32::NAN]), ("none", &[0, 5], &[])])
-        .expect("written");
+    write_safetensors(
+        &path,
+        &[("b", &[2, 3, 4], &values), ("a", scalar, &[f32::NAN]), ("none", &[0, 5], &[])],
+    )
+    .expect("written");
     let back = read_safetensors_f32(&path).expect("read");
     assert_eq!(back.iter().map(|t| t.0.as_str()).collect::<Vec<_>>(), ["a", "b", "none"]);
     assert_eq!((&back[1].1, &back[1].2), (&vec![2, 3, 4], &values));
@@ -233,7 +243,10 @@ fn bad_tensors_are_not_written() {
     let dir = Scratch::new();
     let path = dir.path("t.safetensors");
     assert!(write_safetensors(&path, &[("a", &[2], &[1.0])]).is_err(), "a value short");
-    assert!(write_safetensors(&path, &[("a", &[1], &[1.0]), ("a", &[1], &[2.0])]).is_err(), "twice the same name");
+    assert!(
+        write_safetensors(&path, &[("a", &[1], &[1.0]), ("a", &[1], &[2.0])]).is_err(),
+        "twice the same name"
+    );
     assert!(write_safetensors(&dir.path("no/folder"), &[("a", &[1], &[1.0])]).is_err());
     assert_eq!(fs::read_dir(dir.0.path()).expect("listed").count(), 0);
 }

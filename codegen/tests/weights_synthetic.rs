@@ -10,7 +10,12 @@ fn vectors() -> Value {
 }
 
 fn shape(v: &Value) -> Vec<usize> {
-    v["shape"].as_array().expect("a shape").iter().map(|d| d.as_u64().expect("a dimension") as usize).collect()
+    v["shape"]
+        .as_array()
+        .expect("a shape")
+        .iter()
+        .map(|d| d.as_u64().expect("a dimension") as usize)
+        .collect()
 }
 
 /// JSON holds the f32 value in f64 digits, so this cast is exact.
@@ -70,7 +75,10 @@ fn tensors_without_a_rule_are_refused() {
     let wanted = [Wanted::new("enc_norm.weight", [4]), Wanted::new("enc_norm.running_mean", [4])];
     let problems = weights.check(&wanted, &[]);
     assert_eq!(problems.len(), 1);
-    assert_eq!((problems[0].kind, problems[0].name.as_str()), (ProblemKind::NoRecipe, "enc_norm.running_mean"));
+    assert_eq!(
+        (problems[0].kind, problems[0].name.as_str()),
+        (ProblemKind::NoRecipe, "enc_norm.running_mean")
+    );
 }
 
 #[test]
@@ -83,7 +91,8 @@ fn a_tensor_that_cannot_be_counted_is_refused() {
 #[test]
 fn sixteen_million_values_take_well_under_a_second_each() {
     let start = Instant::now();
-    let values = Weights::synthetic(3).read_f32("dec_blocks.0.mlp.fc1.weight", &[4096, 4096]).expect("values");
+    let values =
+        Weights::synthetic(3).read_f32("dec_blocks.0.mlp.fc1.weight", &[4096, 4096]).expect("values");
     let seconds = start.elapsed().as_secs_f64();
     assert_eq!(values.len(), 1 << 24);
     println!("{:.0} M values/s", values.len() as f64 / seconds / 1e6);

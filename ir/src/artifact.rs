@@ -10,6 +10,12 @@ pub const FORMAT: u32 = 1;
 /// Name of the tensor that holds the manifest as RON text in bytes.
 pub const MANIFEST: &str = "ttc.manifest";
 
+/// Metadata key of the manifest's blake3, as hex.
+pub const MANIFEST_HASH: &str = "ttc.manifest.blake3";
+
+/// Constants start and end on multiples of this many bytes.
+pub const CONST_ALIGN: usize = 64;
+
 /// Name of the tensor that holds packed constant `index`.
 pub fn const_name(index: usize) -> String {
     format!("const.{index:05}")

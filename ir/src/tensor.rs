@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub enum DType {
     F32,
     BF16,
-    F16,
 }
 
 impl DType {
@@ -15,7 +14,7 @@ impl DType {
     pub fn bytes(self) -> usize {
         match self {
             DType::F32 => 4,
-            DType::BF16 | DType::F16 => 2,
+            DType::BF16 => 2,
         }
     }
 }
@@ -25,7 +24,6 @@ impl std::fmt::Display for DType {
         f.write_str(match self {
             DType::F32 => "f32",
             DType::BF16 => "bf16",
-            DType::F16 => "f16",
         })
     }
 }

@@ -16,6 +16,7 @@ mod mlp;
 pub mod pack;
 mod patch_embed;
 mod reference;
+pub use reference::to_tensor;
 mod upsample;
 
 use arrayvec::ArrayVec;

@@ -1,5 +1,6 @@
 //! Graph to plan: fuse, choose kernels and layouts, schedule, place every value. Pure functions; each decision says why.
 
+pub mod cost;
 mod memory;
 mod place;
 mod select;

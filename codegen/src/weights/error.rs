@@ -53,6 +53,11 @@ impl WeightError {
             std::io::ErrorKind::StorageFull => "free some space or choose another folder",
             _ => "check the disk, then try again",
         };
-        WeightError::new(WeightErrorKind::Io, format!("cannot {doing} {}", path.display()), error.to_string(), next)
+        WeightError::new(
+            WeightErrorKind::Io,
+            format!("cannot {doing} {}", path.display()),
+            error.to_string(),
+            next,
+        )
     }
 }

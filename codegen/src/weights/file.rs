@@ -47,7 +47,8 @@ impl FileWeights {
     /// # Errors
     /// As [`Weights::open`](super::Weights::open).
     pub fn open<P: AsRef<Path>>(files: &[P]) -> Result<FileWeights, WeightError> {
-        let mut weights = FileWeights { files: Vec::new(), tensors: BTreeMap::new(), digest: OnceLock::new() };
+        let mut weights =
+            FileWeights { files: Vec::new(), tensors: BTreeMap::new(), digest: OnceLock::new() };
         for path in files {
             let path = path.as_ref();
             let file = File::open(path).map_err(|e| WeightError::io("open weights", path, &e))?;
@@ -225,8 +226,14 @@ fn read_header(path: &Path, file: &File) -> Result<(u64, Metadata), WeightError>
         });
     };
     if len > MAX_HEADER || len > size - 8 {
-        let why = format!("it announces a header of {len} bytes and has {size}, so it is cut off or no safetensors file");
-        return Err(WeightError::format(path, why, "check that it is a .safetensors file, or download it again"));
+        let why = format!(
+            "it announces a header of {len} bytes and has {size}, so it is cut off or no safetensors file"
+        );
+        return Err(WeightError::format(
+            path,
+            why,
+            "check that it is a .safetensors file, or download it again",
+        ));
     }
     // safetensors' own whole-file check adds these sizes unchecked, which a hostile header can overflow.
     let bytes = map(file, 8..8 + len).map_err(io)?;
@@ -237,10 +244,12 @@ fn read_header(path: &Path, file: &File) -> Result<(u64, Metadata), WeightError>
     let total = (8 + len).saturating_add(header.data_len() as u64);
     match size.cmp(&total) {
         Ordering::Equal => Ok((8 + len, header)),
-        Ordering::Less => damaged(format!("it is cut off: it has {size} bytes, its header describes {total}")),
-        Ordering::Greater => {
-            damaged(format!("it is longer than it should be: it has {size} bytes, its header describes {total}"))
+        Ordering::Less => {
+            damaged(format!("it is cut off: it has {size} bytes, its header describes {total}"))
         }
+        Ordering::Greater => damaged(format!(
+            "it is longer than it should be: it has {size} bytes, its header describes {total}"
+        )),
     }
 }
 

@@ -17,10 +17,18 @@ pub type NamedTensor = (String, Vec<usize>, Vec<f32>);
 ///
 /// # Errors
 /// A repeated name, values that do not fill their shape, or a file that cannot be written.
-pub fn write_safetensors<S: AsRef<str>>(path: &Path, tensors: &[(S, &[usize], &[f32])]) -> Result<(), WeightError> {
+pub fn write_safetensors<S: AsRef<str>>(
+    path: &Path,
+    tensors: &[(S, &[usize], &[f32])],
+) -> Result<(), WeightError> {
     let refuse = |name: &str, why: String| {
         let what = format!("cannot write tensor `{name}` to {}", path.display());
-        WeightError::new(WeightErrorKind::Format, what, why, "give each tensor once, with as many values as its shape")
+        WeightError::new(
+            WeightErrorKind::Format,
+            what,
+            why,
+            "give each tensor once, with as many values as its shape",
+        )
     };
     let mut names = BTreeSet::new();
     let bytes: Vec<Vec<u8>> =
@@ -34,7 +42,8 @@ pub fn write_safetensors<S: AsRef<str>>(path: &Path, tensors: &[(S, &[usize], &[
         if shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) != Some(values.len()) {
             return Err(refuse(name, format!("{} values for shape {shape:?}", values.len())));
         }
-        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).map_err(|e| refuse(name, e.to_string()))?;
+        let view =
+            TensorView::new(Dtype::F32, shape.to_vec(), bytes).map_err(|e| refuse(name, e.to_string()))?;
         views.push((name, view));
     }
     let contents = safetensors::serialize(views, None).map_err(|e| refuse("", e.to_string()))?;

@@ -54,7 +54,10 @@ pub(super) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str>
     }
     let limit = 2.max(name.len() / 8);
     let near = candidates.iter().filter(|c| c.len().abs_diff(name.len()) <= limit);
-    near.map(|&c| (edits(name.as_bytes(), c.as_bytes()), c)).filter(|&(n, _)| n <= limit).min().map(|(_, c)| c)
+    near.map(|&c| (edits(name.as_bytes(), c.as_bytes()), c))
+        .filter(|&(n, _)| n <= limit)
+        .min()
+        .map(|(_, c)| c)
 }
 
 /// Levenshtein distance in bytes.
@@ -82,7 +85,9 @@ mod tests {
         assert_eq!(canonical_name(field), field);
         assert_eq!(other_name(list).as_deref(), Some(field));
         assert_eq!(other_name(field).as_deref(), Some(list));
-        for plain in ["h.scratch.layer_rn.4.weight", "h.scratch.layer0_rn.weight", "h.scratch.layer_rn.10.weight", "x"] {
+        for plain in
+            ["h.scratch.layer_rn.4.weight", "h.scratch.layer0_rn.weight", "h.scratch.layer_rn.10.weight", "x"]
+        {
             assert_eq!(other_name(plain), None, "{plain}");
             assert_eq!(canonical_name(plain), plain);
         }

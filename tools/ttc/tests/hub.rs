@@ -133,7 +133,8 @@ fn what_is_cached_makes_no_request() {
 #[test]
 fn offline_makes_no_request() {
     let bench = Bench::single();
-    let error = resolve_hub(&repo(None), &HubOptions { offline: true, ..bench.options() }).expect_err("not cached");
+    let error =
+        resolve_hub(&repo(None), &HubOptions { offline: true, ..bench.options() }).expect_err("not cached");
     assert_eq!(error.kind, HubErrorKind::NotCached);
     assert!(error.next.contains("HF_HUB_OFFLINE"), "{error}");
     assert_eq!(bench.hub.requests(), []);
@@ -185,6 +186,19 @@ fn a_second_run_resumes_what_a_first_one_lost() {
 }
 
 #[test]
+fn what_a_cut_connection_brought_is_kept_for_the_next_run() {
+    let bench = Bench::single();
+    // Cut four times in a row without a byte between: the patience of one run.
+    bench.hub.faults(Faults { cut: Some((300_003, 1)), ..Faults::default() });
+    bench.hub.after_cut(Faults { storage_down: Some(502), ..Faults::default() });
+    assert_eq!(bench.fails().kind, HubErrorKind::Network);
+    assert_eq!(read(&bench.part()), bytes()[..300_003]);
+    bench.hub.faults(Faults::default());
+    assert_eq!(read(&bench.get(None).expect("resumed").files[0]), bytes());
+    assert_eq!(bench.hub.sent(), bytes().len(), "nothing was fetched twice");
+}
+
+#[test]
 fn a_complete_part_is_only_checked() {
     let bench = Bench::single();
     bench.leave_part(&bytes());
@@ -226,10 +240,22 @@ fn a_server_without_ranges_still_works() {
 }
 
 #[test]
-fn more_bytes_than_announced_are_refused() {
-    let bench = Bench::single();
-    bench.hub.faults(Faults { understate: true, ..Faults::default() });
-    assert_eq!(bench.fails().kind, HubErrorKind::Size);
+fn another_size_than_announced_is_refused_and_removed() {
+    for (overstate, why) in [(-1, "more came than the 1199999 bytes"), (1, "1200000 bytes came of the 1200001")] {
+        // Also when most of it is there from an earlier attempt, or all that the server has.
+        for kept in [0, 500_000, bytes().len() - 1, bytes().len()] {
+            let bench = Bench::single();
+            bench.leave_part(&bytes()[..kept]);
+            bench.hub.faults(Faults { overstate, ..Faults::default() });
+            let error = bench.fails();
+            let text = format!("{overstate} with {kept}: {error}");
+            // A part that is as long as announced is never asked for, so only the checksum tells.
+            let kind = if overstate < 0 && kept == bytes().len() - 1 { HubErrorKind::Hash } else { HubErrorKind::Size };
+            assert_eq!(error.kind, kind, "{text}");
+            assert!(kind == HubErrorKind::Hash || error.why.contains(why), "{text}");
+            assert_eq!(bench.blobs(), [] as [String; 0], "{text}");
+        }
+    }
 }
 
 #[test]
@@ -298,7 +324,8 @@ fn the_token_is_sent_and_only_when_given() {
 fn nobody_listening_is_a_network_error() {
     let bench = Bench::single();
     // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
     let nobody = format!("http://127.0.0.1:{port}");
     let error = resolve_hub(&repo(None), &HubOptions { endpoint: nobody.clone(), ..bench.options() });
     let error = error.expect_err("nobody there");
@@ -402,6 +429,7 @@ fn a_cache_that_cannot_be_made_says_so() {
     let bench = Bench::single();
     let file = bench.dir.path().join("file");
     fs::write(&file, b"").expect("written");
-    let error = resolve_hub(&repo(None), &HubOptions { cache_dir: file, ..bench.options() }).expect_err("no folder");
+    let error =
+        resolve_hub(&repo(None), &HubOptions { cache_dir: file, ..bench.options() }).expect_err("no folder");
     assert_eq!(error.kind, HubErrorKind::Disk, "{error}");
 }

@@ -13,7 +13,11 @@ fn source(text: &str) -> Result<WeightSource, HubError> {
 }
 
 fn hub(owner: &str, name: &str, revision: Option<&str>) -> WeightSource {
-    WeightSource::Hub(HubRef { owner: owner.into(), name: name.into(), revision: revision.map(str::to_owned) })
+    WeightSource::Hub(HubRef {
+        owner: owner.into(),
+        name: name.into(),
+        revision: revision.map(str::to_owned),
+    })
 }
 
 #[test]
@@ -40,10 +44,32 @@ fn the_grammar() {
 #[test]
 fn what_the_grammar_refuses() {
     let texts = [
-        "", "hf:", "hf:a", "hf:/b", "hf:a/", "hf:a/b/c", "hf:a/b@", "hf:a b/c", "hf:../b", "hf:a/..", "hf:a/./c",
-        "hf:a--b/c", "hf:a/b@../../x", "hf:a/b@/x", "hf:a/b@x//y", "hf:a/b@x y", "hf:a/b@x@y", "hf:a/b@x\\y",
-        "synthetic", "synthetic:", "synthetic:-1", "synthetic:+1", "synthetic:0x", "synthetic:1e3",
-        "synthetic:18446744073709551616", "https://huggingface.co/a/b",
+        "",
+        "hf:",
+        "hf:a",
+        "hf:/b",
+        "hf:a/",
+        "hf:a/b/c",
+        "hf:a/b@",
+        "hf:a b/c",
+        "hf:../b",
+        "hf:a/..",
+        "hf:a/./c",
+        "hf:a--b/c",
+        "hf:a/b@../../x",
+        "hf:a/b@/x",
+        "hf:a/b@x//y",
+        "hf:a/b@x y",
+        "hf:a/b@x@y",
+        "hf:a/b@x\\y",
+        "synthetic",
+        "synthetic:",
+        "synthetic:-1",
+        "synthetic:+1",
+        "synthetic:0x",
+        "synthetic:1e3",
+        "synthetic:18446744073709551616",
+        "https://huggingface.co/a/b",
     ];
     for text in texts {
         let error = source(text).expect_err(text);
@@ -130,7 +156,11 @@ impl Cache {
         match resolve(&source(text)?, &options)? {
             Resolved::Files(found) => {
                 assert_eq!(found.origin.map(|o| o.commit).as_deref(), Some(COMMIT));
-                Ok(found.files.iter().map(|f| f.file_name().expect("a name").to_string_lossy().into()).collect())
+                Ok(found
+                    .files
+                    .iter()
+                    .map(|f| f.file_name().expect("a name").to_string_lossy().into())
+                    .collect())
             }
             Resolved::Synthetic(_) => panic!("a repository is not synthetic"),
         }
@@ -148,7 +178,9 @@ fn a_cached_file_is_found_by_branch_and_by_commit() {
     cache.link("model.safetensors", "abc");
     cache.write("refs/main", COMMIT);
     cache.write("refs/refs/pr/1", &format!("{COMMIT}\n"));
-    for text in ["hf:naver/net", "hf:naver/net@main", "hf:naver/net@refs/pr/1", &format!("hf:naver/net@{COMMIT}")] {
+    for text in
+        ["hf:naver/net", "hf:naver/net@main", "hf:naver/net@refs/pr/1", &format!("hf:naver/net@{COMMIT}")]
+    {
         assert_eq!(cache.find(text), Ok(vec!["model.safetensors".to_owned()]), "{text}");
     }
     cache.absent("hf:naver/net@v2");
@@ -227,7 +259,8 @@ fn paths_may_be_files_folders_and_lists_of_shards() {
     assert!(refused(dir.path()).why.contains("neither"));
     assert!(refused(Path::new("no_owner/no_name")).next.contains("hf:no_owner/no_name"));
     assert!(refused(&at("w.safetensors")).next.contains("check the path"));
-    fs::write(at("model.safetensors.index.json"), r#"{"weight_map":{"x":"m.safetensors"}}"#).expect("written");
+    fs::write(at("model.safetensors.index.json"), r#"{"weight_map":{"x":"m.safetensors"}}"#)
+        .expect("written");
     assert!(refused(dir.path()).why.contains("m.safetensors"));
     fs::write(at("m.safetensors"), "x").expect("written");
     assert_eq!(resolve_path(dir.path()), Ok(vec![at("m.safetensors")]));

@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use futures::StreamExt;
+use hf_hub::HFError;
+use reqwest::StatusCode;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
@@ -77,17 +79,14 @@ impl Remote<'_> {
             }
             Some(false) => {
                 let _ = fs::remove_file(part);
-                Err(HubError::new(
-                    HubErrorKind::Hash,
-                    format!("cannot use {file} of {}", self.repo),
-                    format!("the bytes that came do not have the checksum {}", meta.etag),
-                    "try again; if it stays, something between here and the hub alters the file",
-                ))
+                let why = format!("the bytes that came do not have the checksum {}", meta.etag);
+                Err(self.altered(HubErrorKind::Hash, file, why))
             }
         }
     }
 
-    /// Appends to `piece` what one request brings. An early end is an error of the network.
+    /// Appends to `piece` what one request brings. An early end is an error of the network. `Ok` with less than the
+    /// whole means that the piece starts over without ranges.
     async fn stream(&self, file: &str, meta: &Meta, piece: &mut Piece) -> Result<(), HubError> {
         let from = piece.done;
         let request = self.files.download_file_stream().filename(file).revision(&meta.commit);
@@ -96,33 +95,55 @@ impl Remote<'_> {
         if range.is_none() {
             piece.restart()?;
         }
-        let answer = request.maybe_range(range).send().await;
-        let (_, mut stream) = answer.map_err(|e| self.translate(file, &e))?;
+        let asked_for_rest = range.is_some();
+        let (length, mut stream) = match request.maybe_range(range).send().await {
+            Ok(answer) => answer,
+            Err(HFError::Http { context })
+                if asked_for_rest && context.status == StatusCode::RANGE_NOT_SATISFIABLE =>
+            {
+                return piece.distrust_ranges();
+            }
+            Err(e) => return Err(self.translate(file, &e)),
+        };
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|e| self.translate(file, &e))?;
             if piece.done + chunk.len() as u64 > meta.size {
-                if from > 0 && piece.ranges {
-                    // The answer to a range was the whole file. Start over, and ask for the whole.
-                    piece.ranges = false;
-                    piece.restart()?;
-                    return Ok(());
+                if asked_for_rest {
+                    return piece.distrust_ranges();
                 }
-                piece.restart()?;
-                return Err(HubError::new(
-                    HubErrorKind::Size,
-                    format!("cannot use {file} of {}", self.repo),
+                return Err(self.wrong_size(
+                    file,
+                    piece,
                     format!("more came than the {} bytes announced", meta.size),
-                    "try again; if it stays, something between here and the hub alters the file",
                 ));
             }
             piece.push(&chunk)?;
             self.options.emit(Event::Progress { file, done: piece.done, total: meta.size });
         }
-        if piece.done < meta.size {
-            let why = format!("the connection ended after {} of {} bytes", piece.done, meta.size);
-            return Err(self.network(&why));
+        if piece.done == meta.size {
+            return Ok(());
         }
-        Ok(())
+        // A body that ends where its own length says was not cut: the server has no more.
+        if !asked_for_rest && length == Some(piece.done) {
+            let why = format!("{} bytes came of the {} announced", piece.done, meta.size);
+            return Err(self.wrong_size(file, piece, why));
+        }
+        Err(self.network(&format!("the connection ended after {} of {} bytes", piece.done, meta.size)))
+    }
+
+    /// The error for a file of another size than the hub said; what came of it is removed.
+    fn wrong_size(&self, file: &str, piece: &Piece, why: String) -> HubError {
+        let _ = fs::remove_file(&piece.path);
+        self.altered(HubErrorKind::Size, file, why)
+    }
+
+    fn altered(&self, kind: HubErrorKind, file: &str, why: String) -> HubError {
+        HubError::new(
+            kind,
+            format!("cannot use {file} of {}", self.repo),
+            why,
+            "try again; if it stays, something between here and the hub alters the file",
+        )
     }
 }
 
@@ -166,6 +187,12 @@ impl Piece {
         self.sum.update(bytes);
         self.done += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Starts over: the server's answer to a range was not that range. The next request is for the whole.
+    fn distrust_ranges(&mut self) -> Result<(), HubError> {
+        self.ranges = false;
+        self.restart()
     }
 
     fn restart(&mut self) -> Result<(), HubError> {

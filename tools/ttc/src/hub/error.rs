@@ -71,6 +71,11 @@ impl HubError {
             }
             _ => "check the disk, then try again",
         };
-        HubError::new(HubErrorKind::Disk, format!("cannot {doing} {}", path.display()), error.to_string(), next)
+        HubError::new(
+            HubErrorKind::Disk,
+            format!("cannot {doing} {}", path.display()),
+            error.to_string(),
+            next,
+        )
     }
 }

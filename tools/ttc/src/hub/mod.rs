@@ -66,11 +66,11 @@ pub fn resolve(source: &WeightSource, options: &HubOptions) -> Result<Resolved, 
 /// As [`resolve`].
 pub fn resolve_hub(repo: &HubRef, options: &HubOptions) -> Result<ResolvedFiles, HubError> {
     let cache = RepoCache::new(&options.cache_dir, repo);
-    if options.offline || repo.is_pinned() || !options.refresh {
-        if let Some((commit, files)) = cache.find(repo.revision())? {
-            let origin = Some(HubOrigin { repo: repo.repo(), commit });
-            return Ok(ResolvedFiles { files, origin });
-        }
+    if (options.offline || repo.is_pinned() || !options.refresh)
+        && let Some((commit, files)) = cache.find(repo.revision())?
+    {
+        let origin = Some(HubOrigin { repo: repo.repo(), commit });
+        return Ok(ResolvedFiles { files, origin });
     }
     if options.offline {
         return Err(HubError::new(

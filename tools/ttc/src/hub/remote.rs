@@ -23,7 +23,11 @@ pub(super) const TRIES: u32 = 4;
 ///
 /// # Errors
 /// As [`resolve`](super::resolve).
-pub(super) fn fetch(repo: &HubRef, options: &HubOptions, cache: &RepoCache) -> Result<ResolvedFiles, HubError> {
+pub(super) fn fetch(
+    repo: &HubRef,
+    options: &HubOptions,
+    cache: &RepoCache,
+) -> Result<ResolvedFiles, HubError> {
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| {
@@ -32,7 +36,8 @@ pub(super) fn fetch(repo: &HubRef, options: &HubOptions, cache: &RepoCache) -> R
         runtime.block_on(Remote::new(repo, options, cache)?.weights())
     };
     // On a thread of its own: a caller may be inside an async runtime, where another one may not block.
-    std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What the hub says about a file of one commit.
@@ -64,13 +69,14 @@ impl<'a> Remote<'a> {
             let agent = concat!("ttc/", env!("CARGO_PKG_VERSION"));
             Client::builder().user_agent(agent).connect_timeout(SILENCE / 2).read_timeout(SILENCE)
         };
-        let http = client().redirect(reqwest::redirect::Policy::none()).build().map_err(|e| fail(cause(&e)))?;
+        let http =
+            client().redirect(reqwest::redirect::Policy::none()).build().map_err(|e| fail(cause(&e)))?;
         let following = client().build().map_err(|e| fail(cause(&e)))?;
         // Tries are counted here, with what arrived kept in between, so hf-hub is to make one each.
-        let mut hub = HFClient::builder().endpoint(&options.endpoint).client(following).retry_max_attempts(0);
-        if let Some(token) = &options.token {
-            hub = hub.token(token);
-        }
+        let hub = HFClient::builder().endpoint(&options.endpoint).client(following).retry_max_attempts(0);
+        // Left unset, it would take the token of the environment, which the options may have left out on purpose. One
+        // that no header can carry is never sent.
+        let hub = hub.token(options.token.as_deref().unwrap_or("\n"));
         let hub = hub.cache_enabled(false).build().map_err(|e| fail(e.to_string()))?;
         let files = hub.model(repo.owner.as_str(), repo.name.as_str());
         Ok(Remote { repo, options, cache, http, files })
@@ -87,7 +93,8 @@ impl<'a> Remote<'a> {
                 let index = index.map_err(|e| if e.kind == HubErrorKind::NoFile { single } else { e })?;
                 let path = self.file(INDEX, &index).await?;
                 let text = std::fs::read_to_string(&path).map_err(|e| HubError::disk("read", &path, &e))?;
-                let names = shard_names(&text).map_err(|why| self.protocol(&format!("{INDEX} is unusable: {why}")))?;
+                let names = shard_names(&text)
+                    .map_err(|why| self.protocol(&format!("{INDEX} is unusable: {why}")))?;
                 let mut files = Vec::new();
                 for name in names {
                     let meta = self.meta(&index.commit, &name).await?;
@@ -126,7 +133,9 @@ impl<'a> Remote<'a> {
             .filter(|url| !url.cannot_be_a_base())
             .ok_or_else(|| self.protocol("HF_ENDPOINT is no web address"))?;
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend([&self.repo.owner, &self.repo.name, "resolve", revision]).extend(file.split('/'));
+            path.pop_if_empty()
+                .extend([&self.repo.owner, &self.repo.name, "resolve", revision])
+                .extend(file.split('/'));
         }
         // A renamed repository redirects inside the hub, by a path.
         for _ in 0..5 {
@@ -137,8 +146,11 @@ impl<'a> Remote<'a> {
             let answer = request.send().await.map_err(|e| self.network(&cause(&e)))?;
             let to = header(answer.headers(), LOCATION.as_str());
             match to {
-                Some(to) if answer.status().is_redirection() && to.starts_with('/') && !to.starts_with("//") => {
-                    url = url.join(&to).map_err(|e| self.protocol(&format!("it redirects to `{to}` ({e})")))?;
+                Some(to)
+                    if answer.status().is_redirection() && to.starts_with('/') && !to.starts_with("//") =>
+                {
+                    url =
+                        url.join(&to).map_err(|e| self.protocol(&format!("it redirects to `{to}` ({e})")))?;
                 }
                 _ => return self.read_meta(revision, file, &answer),
             }
@@ -165,7 +177,7 @@ impl<'a> Remote<'a> {
         let commit = header(headers, "x-repo-commit").filter(|c| is_commit(c));
         let commit = commit.or_else(|| is_commit(revision).then(|| revision.to_owned()));
         let commit = commit.ok_or_else(|| self.protocol("it does not say which commit this is"))?;
-        if is_commit(revision) && !commit.eq_ignore_ascii_case(revision) {
+        if is_commit(revision) && commit != revision {
             return Err(self.protocol(&format!("it answers for commit {commit}")));
         }
         Ok(Meta { commit, etag, size })
@@ -174,8 +186,14 @@ impl<'a> Remote<'a> {
     /// The error behind a status code; `code` is the hub's own word for it.
     fn refusal(&self, file: &str, status: StatusCode, code: Option<&str>) -> HubError {
         let (repo, revision) = (self.repo.repo(), self.repo.revision());
-        let error = |kind, why: String, next: &str| HubError::new(kind, format!("cannot get {}", self.repo), why, next);
-        let token = if self.options.token.is_some() { "the token given may not read it" } else { "no token was given" };
+        let error = |kind, why: String, next: &str| {
+            HubError::new(kind, format!("cannot get {}", self.repo), why, next)
+        };
+        let token = if self.options.token.is_some() {
+            "the token given may not read it"
+        } else {
+            "no token was given"
+        };
         match (status.as_u16(), code) {
             (404, Some("RepoNotFound")) => error(
                 HubErrorKind::NoRepo,
@@ -230,9 +248,9 @@ impl<'a> Remote<'a> {
     /// An error of hf-hub in our words.
     pub(super) fn translate(&self, file: &str, error: &HFError) -> HubError {
         match error {
-            HFError::AuthRequired { context } | HFError::Forbidden { context } | HFError::Http { context } => {
-                self.refusal(file, context.status, context.error_code.as_deref())
-            }
+            HFError::AuthRequired { context }
+            | HFError::Forbidden { context }
+            | HFError::Http { context } => self.refusal(file, context.status, context.error_code.as_deref()),
             HFError::EntryNotFound { context, .. } => {
                 let code = context.as_ref().and_then(|c| c.error_code.as_deref());
                 self.refusal(file, StatusCode::NOT_FOUND, code)

@@ -43,9 +43,9 @@ impl HubRef {
     }
 }
 
-/// Whether `revision` is a full commit id.
+/// Whether `revision` is a full commit id, as git writes it: in lower case.
 pub(super) fn is_commit(revision: &str) -> bool {
-    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
+    revision.len() == 40 && revision.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl FromStr for HubRef {
@@ -66,7 +66,8 @@ impl FromStr for HubRef {
             Some((repo, revision)) => (repo, Some(revision)),
             None => (rest, None),
         };
-        let (owner, name) = repo.split_once('/').ok_or_else(|| refuse("it has no `/` between owner and name"))?;
+        let (owner, name) =
+            repo.split_once('/').ok_or_else(|| refuse("it has no `/` between owner and name"))?;
         for part in [owner, name] {
             if part.is_empty() {
                 return Err(refuse("owner and name must not be empty"));
@@ -130,7 +131,9 @@ impl FromStr for WeightSource {
         }
         match text {
             "" => refuse("it is empty", "give a .safetensors file, hf:OWNER/NAME[@REV] or synthetic:SEED"),
-            "synthetic" => refuse("it has no seed", "write synthetic:SEED, as in synthetic:0xD057E12D057E12D0"),
+            "synthetic" => {
+                refuse("it has no seed", "write synthetic:SEED, as in synthetic:0xD057E12D057E12D0")
+            }
             _ if text.starts_with("http://") || text.starts_with("https://") => refuse(
                 "web addresses are not fetched",
                 "download the file and give its path, or write hf:OWNER/NAME for a repository of the hub",

@@ -30,8 +30,8 @@ pub struct Faults {
     pub token: Option<&'static str>,
     /// Change one byte of every body.
     pub corrupt: bool,
-    /// Announce one byte less than there is.
-    pub understate: bool,
+    /// Announce so many bytes more than there are.
+    pub overstate: isize,
     /// Send the whole file whatever range is asked for.
     pub ignore_ranges: bool,
     /// Wait before every 64 KiB.
@@ -201,7 +201,7 @@ fn answer(stream: TcpStream, address: SocketAddr, state: &Mutex<State>) -> std::
     let commit = format!("X-Repo-Commit: {commit}\r\n");
     if file.ends_with(".safetensors") {
         let etag = faults.etag.map_or_else(|| sha256(bytes), str::to_owned);
-        let size = bytes.len() - usize::from(faults.understate);
+        let size = bytes.len().strict_add_signed(faults.overstate);
         let linked = format!("X-Linked-Etag: \"{etag}\"\r\nX-Linked-Size: {size}\r\n");
         return plain(302, &format!("{commit}{linked}Location: http://{address}/storage/{file}\r\n"));
     }
@@ -220,12 +220,19 @@ fn send(
         let first = range.strip_prefix("bytes=").and_then(|r| r.split('-').next());
         first.and_then(|f| f.parse::<usize>().ok()).expect("a range from somewhere on")
     });
+    if from.is_some_and(|from| from >= bytes.len()) {
+        return write!(stream, "HTTP/1.1 416 x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
     let mut body = bytes[from.unwrap_or(0)..].to_vec();
     if faults.corrupt {
         body[0] ^= 1;
     }
     let status = if from.is_some() { 206 } else { 200 };
-    write!(stream, "HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len())?;
+    write!(
+        stream,
+        "HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    )?;
     if request.method == "HEAD" {
         return Ok(());
     }
