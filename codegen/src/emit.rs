@@ -44,8 +44,8 @@ struct Outline {
 }
 
 /// Size in bytes of the artifact that [`emit`] writes.
-pub fn artifact_bytes(plan: &Plan, with_weights: bool) -> Result<usize, EmitError> {
-    Ok(outline(plan, with_weights.then_some("").map(String::from))?.total)
+pub fn artifact_bytes(plan: &Plan, weights: Option<&Weights>) -> Result<usize, EmitError> {
+    Ok(outline(plan, weights.map(Weights::digest).transpose()?)?.total)
 }
 
 /// Writes the artifact of `plan`, with its weights packed, or without any: then it holds the plan and names the tensors that it

@@ -178,7 +178,7 @@ pub fn load_model(graph: &Graph, how: &HowArgs, weights: &Weights, context: &Con
     let started = Instant::now();
     check_weights(graph, weights)?;
     let plan = plan(graph, math(how.math)?)?;
-    let len = ttc_codegen::artifact_bytes(&plan, true)?;
+    let len = ttc_codegen::artifact_bytes(&plan, Some(weights))?;
     let mut memory = Bytes::zeroed(len)?;
     context.progress.start("packing weights");
     let mut cursor = std::io::Cursor::new(&mut memory[..]);

@@ -188,9 +188,7 @@ fn a_second_run_resumes_what_a_first_one_lost() {
 #[test]
 fn what_a_cut_connection_brought_is_kept_for_the_next_run() {
     let bench = Bench::single();
-    // Cut four times in a row without a byte between: the patience of one run.
-    bench.hub.faults(Faults { cut: Some((300_003, 1)), ..Faults::default() });
-    bench.hub.after_cut(Faults { storage_down: Some(502), ..Faults::default() });
+    bench.hub.faults(Faults { cut: Some((300_003, 1)), down_after_cut: true, ..Faults::default() });
     assert_eq!(bench.fails().kind, HubErrorKind::Network);
     assert_eq!(read(&bench.part()), bytes()[..300_003]);
     bench.hub.faults(Faults::default());
@@ -241,7 +239,9 @@ fn a_server_without_ranges_still_works() {
 
 #[test]
 fn another_size_than_announced_is_refused_and_removed() {
-    for (overstate, why) in [(-1, "more came than the 1199999 bytes"), (1, "1200000 bytes came of the 1200001")] {
+    for (overstate, why) in
+        [(-1, "more came than the 1199999 bytes"), (1, "1200000 bytes came of the 1200001")]
+    {
         // Also when most of it is there from an earlier attempt, or all that the server has.
         for kept in [0, 500_000, bytes().len() - 1, bytes().len()] {
             let bench = Bench::single();
@@ -250,7 +250,11 @@ fn another_size_than_announced_is_refused_and_removed() {
             let error = bench.fails();
             let text = format!("{overstate} with {kept}: {error}");
             // A part that is as long as announced is never asked for, so only the checksum tells.
-            let kind = if overstate < 0 && kept == bytes().len() - 1 { HubErrorKind::Hash } else { HubErrorKind::Size };
+            let kind = if overstate < 0 && kept == bytes().len() - 1 {
+                HubErrorKind::Hash
+            } else {
+                HubErrorKind::Size
+            };
             assert_eq!(error.kind, kind, "{text}");
             assert!(kind == HubErrorKind::Hash || error.why.contains(why), "{text}");
             assert_eq!(bench.blobs(), [] as [String; 0], "{text}");

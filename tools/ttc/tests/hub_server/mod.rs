@@ -20,6 +20,8 @@ pub const COMMIT: &str = "61c57447d7b0adc8a1a30b2b0adec7a8935aa2a3";
 pub struct Faults {
     /// Close the connection after so many bytes of a body, so many times.
     pub cut: Option<(usize, u32)>,
+    /// Be down once a connection was cut.
+    pub down_after_cut: bool,
     /// Answer every request for stored bytes with this status.
     pub storage_down: Option<u16>,
     /// Answer 503 to so many requests first.
@@ -237,11 +239,13 @@ fn send(
         return Ok(());
     }
     let cut = {
-        let mut state = state.lock().expect("not poisoned");
-        match &mut state.faults.cut {
+        let faults = &mut state.lock().expect("not poisoned").faults;
+        match &mut faults.cut {
             Some((after, times)) if *times > 0 => {
                 *times -= 1;
-                Some(*after)
+                let after = *after;
+                faults.storage_down = faults.down_after_cut.then_some(502).or(faults.storage_down);
+                Some(after)
             }
             _ => None,
         }
