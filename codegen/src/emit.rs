@@ -125,7 +125,8 @@ fn outline(plan: &Plan, digest: Option<String>) -> Result<Outline, EmitError> {
     let mut entry = |name: String, dtype: &str, elements: usize, bytes: usize| {
         let offsets = [end, end + bytes];
         end += bytes;
-        entries.insert(name, serde_json::json!({"dtype": dtype, "shape": [elements], "data_offsets": offsets}));
+        entries
+            .insert(name, serde_json::json!({"dtype": dtype, "shape": [elements], "data_offsets": offsets}));
     };
     if with_weights {
         for (at, &(_, bytes)) in sizes.iter().enumerate() {
@@ -135,7 +136,8 @@ fn outline(plan: &Plan, digest: Option<String>) -> Result<Outline, EmitError> {
         }
     }
     entry(MANIFEST.into(), "U8", text_len, text_len);
-    let json = serde_json::to_vec(&entries).map_err(|e| Diag::bug(format!("cannot write the header: {e}")))?;
+    let json =
+        serde_json::to_vec(&entries).map_err(|e| Diag::bug(format!("cannot write the header: {e}")))?;
     // Spaces after the header are part of it; they put the data on a cache line.
     let header_len = (8 + json.len()).next_multiple_of(CONST_ALIGN) - 8;
     let mut header = (header_len as u64).to_le_bytes().to_vec();

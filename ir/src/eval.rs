@@ -3,14 +3,10 @@
 use crate::graph::{Graph, NodeId};
 use crate::ops::Op;
 use crate::tensor::Tensor;
-use crate::weight::{WeightId, materialise};
+use crate::weight::{Load, WeightId, materialise};
 
 /// Evaluates every output. `inputs` in the order of [`Graph::inputs`]; `load(name, shape)` reads a checkpoint tensor.
-pub fn eval<E>(
-    graph: &Graph,
-    inputs: &[Tensor],
-    load: &mut dyn FnMut(&str, &[usize]) -> Result<Vec<f32>, E>,
-) -> Result<Vec<(String, Tensor)>, E> {
+pub fn eval<E>(graph: &Graph, inputs: &[Tensor], load: Load<E>) -> Result<Vec<(String, Tensor)>, E> {
     let mut values: Vec<Option<Tensor>> = vec![None; graph.nodes.len()];
     let mut left = graph.uses();
     let mut inputs = inputs.iter();

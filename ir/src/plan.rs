@@ -126,6 +126,8 @@ pub struct Step {
     pub ins: Vec<BufId>,
     pub out: BufId,
     pub consts: Vec<ConstId>,
+    /// Precision of its products; the plan's, or better where that is needed.
+    pub math: Math,
     /// Why this kernel and this layout.
     pub why: String,
 }

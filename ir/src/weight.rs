@@ -42,14 +42,13 @@ impl Expr {
     }
 }
 
+/// Reads a checkpoint tensor by name and shape.
+pub type Load<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Vec<f32>, E>;
+
 /// Computes weight `id`, reading checkpoint tensors with `load(name, shape)`.
 ///
 /// Sums run in f64, so that folding costs no more than one f32 rounding.
-pub fn materialise<E>(
-    weights: &[Weight],
-    id: WeightId,
-    load: &mut dyn FnMut(&str, &[usize]) -> Result<Vec<f32>, E>,
-) -> Result<Vec<f32>, E> {
+pub fn materialise<E>(weights: &[Weight], id: WeightId, load: Load<E>) -> Result<Vec<f32>, E> {
     let weight = &weights[id.0 as usize];
     Ok(match &weight.expr {
         Expr::Load => load(&weight.name, &weight.shape)?,

@@ -30,7 +30,9 @@ pub fn pack(pack: Pack, dtype: DType, shape: &[usize], values: &[f32]) -> Vec<u8
             match (pack, shape) {
                 (Pack::RowMajor, _) => out.iter_mut().zip(values).for_each(|(o, &v)| *o = bf16::from_f32(v)),
                 (Pack::Conv3x3Panels, &[n, c, ..]) => cpu::pack_conv3x3_bf16(values, n, c, &mut out),
-                (Pack::ConvTransposePanels, &[c, n, s, _]) => cpu::pack_conv_transpose_bf16(values, c, n, s, &mut out),
+                (Pack::ConvTransposePanels, &[c, n, s, _]) => {
+                    cpu::pack_conv_transpose_bf16(values, c, n, s, &mut out)
+                }
                 _ => cpu::pack_bf16(values, shape[0], values.len() / shape[0], &mut out),
             }
             bytemuck::cast_slice(&out).to_vec()
@@ -40,7 +42,9 @@ pub fn pack(pack: Pack, dtype: DType, shape: &[usize], values: &[f32]) -> Vec<u8
             match (pack, shape) {
                 (Pack::RowMajor, _) => out.copy_from_slice(values),
                 (Pack::Conv3x3Panels, &[n, c, ..]) => cpu::pack_conv3x3_f32(values, n, c, &mut out),
-                (Pack::ConvTransposePanels, &[c, n, s, _]) => cpu::pack_conv_transpose_f32(values, c, n, s, &mut out),
+                (Pack::ConvTransposePanels, &[c, n, s, _]) => {
+                    cpu::pack_conv_transpose_f32(values, c, n, s, &mut out)
+                }
                 _ => cpu::pack_f32(values, shape[0], values.len() / shape[0], &mut out),
             }
             bytemuck::cast_slice(&out).to_vec()

@@ -83,7 +83,12 @@ impl Cost {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(f, "estimate for two Zen 4 cores with AVX512-BF16: {:.1} ms +- {:.1}", self.total_ms(), self.error_ms())?;
+        writeln!(
+            f,
+            "estimate for two Zen 4 cores with AVX512-BF16: {:.1} ms +- {:.1}",
+            self.total_ms(),
+            self.error_ms()
+        )?;
         for (kernel, ms) in self.components() {
             writeln!(f, "{kernel:<16} {ms:>9.2} ms {:>5.1} %", ms / self.total_ms() * 100.0)?;
         }
@@ -92,7 +97,8 @@ impl fmt::Display for Cost {
             .iter()
             .map(|s| {
                 let mut row = String::new();
-                write!(row, "{:>9.3} ms  {:<5} {:<14} {}", s.ms, s.bound, s.kernel, s.name).expect("writing to a String");
+                write!(row, "{:>9.3} ms  {:<5} {:<14} {}", s.ms, s.bound, s.kernel, s.name)
+                    .expect("writing to a String");
                 (s.name.clone(), row)
             })
             .collect();

@@ -24,7 +24,7 @@ pub(crate) fn layouts(graph: &Graph, choices: &[(Selected, Order)], math: Math) 
     for id in graph.ids().collect::<Vec<_>>().into_iter().rev() {
         for (input, &source) in graph.node(id).ins.iter().enumerate() {
             exact[source.0 as usize] |= match &choices[id.0 as usize].0 {
-                Some((_, choice)) => choice.exact[input],
+                Some((_, choice, step)) => choice.exact[input] || *step == Math::F32,
                 None => exact[id.0 as usize],
             };
         }
@@ -91,7 +91,7 @@ pub(crate) fn steps(
     let mut known: HashMap<(WeightId, Pack, DType), ConstId> = HashMap::new();
     let mut steps = vec![];
     for (id, (selected, _)) in graph.ids().zip(choices) {
-        let Some((kernel, choice)) = selected else { continue };
+        let Some((kernel, choice, math)) = selected else { continue };
         let node = graph.node(id);
         let mut ids = vec![];
         for wanted in &choice.consts {
@@ -114,6 +114,7 @@ pub(crate) fn steps(
             ins: node.ins.iter().map(|i| buf_of[i.0 as usize]).collect(),
             out: buf_of[id.0 as usize],
             consts: ids,
+            math,
             why: format!("{}{}", choice.why, layouts[id.0 as usize].why),
         });
     }

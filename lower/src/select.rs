@@ -5,8 +5,8 @@ use ttc_ir::plan::Order;
 use ttc_ir::{Graph, Math, Op};
 use ttc_kernels::{Choice, Kernel, Site};
 
-/// A node's kernel, or None for inputs and views.
-pub(crate) type Selected = Option<(&'static dyn Kernel, Choice)>;
+/// A node's kernel and precision, or None for inputs and views.
+pub(crate) type Selected = Option<(&'static dyn Kernel, Choice, Math)>;
 
 /// One entry a node: how it is computed, and the order of its output.
 pub(crate) fn select(graph: &Graph, math: Math) -> Vec<(Selected, Order)> {
@@ -21,13 +21,23 @@ pub(crate) fn select(graph: &Graph, math: Math) -> Vec<(Selected, Order)> {
             op if is_view(op) && !matches!(op, Op::ToMap(_) | Op::ToTokens(_)) => (None, orders[0]),
             op => {
                 let ins = graph.in_shapes(node);
+                let math = precision(op, &orders, math);
                 let (kernel, choice) =
                     ttc_kernels::select(&Site { op, ins: &ins, out: &node.shape, orders: &orders, math });
                 let order = choice.order;
-                (Some((kernel, choice)), order)
+                (Some((kernel, choice, math)), order)
             }
         };
         chosen.push(entry);
     }
     chosen
+}
+
+/// Precision of one step. The patch embedding reads the images themselves: its rounding would reach everything, and
+/// at a thousandth of the work f32 costs nothing.
+fn precision(op: &Op, orders: &[Order], math: Math) -> Math {
+    match op {
+        Op::Conv2d(_) if orders[0] == Order::RowMajor => Math::F32,
+        _ => math,
+    }
 }

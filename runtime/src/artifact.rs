@@ -39,7 +39,8 @@ impl Artifact {
         };
         let section = |name: &str| {
             let info = header.info(name)?;
-            let range = data_start.checked_add(info.data_offsets.0)?..data_start.checked_add(info.data_offsets.1)?;
+            let range =
+                data_start.checked_add(info.data_offsets.0)?..data_start.checked_add(info.data_offsets.1)?;
             (range.start <= range.end && range.end <= bytes.len()).then_some(range)
         };
         let at = section(MANIFEST).ok_or_else(foreign)?;
@@ -48,8 +49,10 @@ impl Artifact {
         if hash != *expected {
             return Err(RuntimeError::artifact("its manifest does not match its hash"));
         }
-        let text = std::str::from_utf8(&bytes[at]).map_err(|_| RuntimeError::artifact("its manifest is no text"))?;
-        let (manifest, plan) = Manifest::parse(text).map_err(|d| RuntimeError::Artifact { what: d.what, next: d.expected })?;
+        let text =
+            std::str::from_utf8(&bytes[at]).map_err(|_| RuntimeError::artifact("its manifest is no text"))?;
+        let (manifest, plan) =
+            Manifest::parse(text).map_err(|d| RuntimeError::Artifact { what: d.what, next: d.expected })?;
         let consts = consts(&bytes, &manifest, &plan, section)?;
         Ok(Artifact { bytes, manifest, plan, consts, hash })
     }
@@ -67,11 +70,17 @@ impl Artifact {
 
 /// Where the data starts, and the header.
 fn header(bytes: &[u8]) -> Result<(usize, Metadata), RuntimeError> {
-    let short = || RuntimeError::artifact(format!("it has {} bytes and is cut off or no safetensors file", bytes.len()));
+    let short = || {
+        RuntimeError::artifact(format!("it has {} bytes and is cut off or no safetensors file", bytes.len()))
+    };
     let len = bytes.first_chunk().map(|b| u64::from_le_bytes(*b)).ok_or_else(short)?;
-    let end = usize::try_from(len).ok().and_then(|n| n.checked_add(8)).filter(|&n| n <= bytes.len()).ok_or_else(short)?;
-    let header: Metadata =
-        serde_json::from_slice(&bytes[8..end]).map_err(|e| RuntimeError::artifact(format!("its header is damaged ({e})")))?;
+    let end = usize::try_from(len)
+        .ok()
+        .and_then(|n| n.checked_add(8))
+        .filter(|&n| n <= bytes.len())
+        .ok_or_else(short)?;
+    let header: Metadata = serde_json::from_slice(&bytes[8..end])
+        .map_err(|e| RuntimeError::artifact(format!("its header is damaged ({e})")))?;
     if end % CONST_ALIGN != 0 {
         return Err(RuntimeError::artifact("its data is not aligned"));
     }
@@ -88,12 +97,16 @@ fn consts(
     let mut ranges = vec![];
     for (at, expected) in manifest.sections.iter().enumerate() {
         let name = const_name(at);
-        let range = section(&name).ok_or_else(|| RuntimeError::artifact(format!("section {name} is missing")))?;
+        let range =
+            section(&name).ok_or_else(|| RuntimeError::artifact(format!("section {name} is missing")))?;
         let constant = &plan.consts[at];
         let shape = &plan.weights[constant.weight.0 as usize].shape;
-        let needed = packed_len(constant.pack, constant.dtype, shape).and_then(|n| n.checked_mul(constant.dtype.bytes()));
+        let needed = packed_len(constant.pack, constant.dtype, shape)
+            .and_then(|n| n.checked_mul(constant.dtype.bytes()));
         if needed.is_none_or(|n| n > range.len()) || range.start % CONST_ALIGN != 0 {
-            return Err(RuntimeError::artifact(format!("section {name} has another size than the plan says")));
+            return Err(RuntimeError::artifact(format!(
+                "section {name} has another size than the plan says"
+            )));
         }
         if blake3::hash(&bytes[range.clone()]).to_hex().as_str() != expected {
             return Err(RuntimeError::artifact(format!("section {name} does not match its hash")));

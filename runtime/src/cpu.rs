@@ -62,17 +62,21 @@ impl Executor {
         let mut kernels = vec![];
         let mut per_thread = 0;
         for step in &plan.steps {
-            let kernel = ttc_kernels::find(&step.kernel)
-                .ok_or_else(|| RuntimeError::artifact(format!("it needs kernel `{}`, which this ttc lacks", step.kernel)))?;
+            let kernel = ttc_kernels::find(&step.kernel).ok_or_else(|| {
+                RuntimeError::artifact(format!("it needs kernel `{}`, which this ttc lacks", step.kernel))
+            })?;
             per_thread = per_thread.max(check_step(plan, step, kernel)?);
             kernels.push(kernel);
         }
         let options = Options { threads: options.threads.max(1), ..options };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build().map_err(|e| RuntimeError::Start {
-            what: format!("no {} threads: {e}", options.threads),
-            next: "use fewer with --threads".into(),
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build().map_err(|e| {
+            RuntimeError::Start {
+                what: format!("no {} threads: {e}", options.threads),
+                next: "use fewer with --threads".into(),
+            }
         })?;
-        let arena_bytes = usize::try_from(plan.arena_bytes).map_err(|_| RuntimeError::artifact("its arena is too large"))?;
+        let arena_bytes = usize::try_from(plan.arena_bytes)
+            .map_err(|_| RuntimeError::artifact("its arena is too large"))?;
         let arena = Aligned::zeroed(arena_bytes);
         let scratch = Aligned::zeroed(Ctx::scratch_len(options.threads, per_thread));
         Ok(Executor { artifact, kernels, arena, scratch, pool, options })
@@ -158,7 +162,10 @@ impl Executor {
 
     /// All outputs of the last run.
     pub fn outputs(&self) -> Vec<(String, Tensor)> {
-        (0..self.artifact.plan.outputs.len()).map(|at| self.output(at)).map(|(n, t)| (n.to_string(), t)).collect()
+        (0..self.artifact.plan.outputs.len())
+            .map(|at| self.output(at))
+            .map(|(n, t)| (n.to_string(), t))
+            .collect()
     }
 }
 
@@ -166,14 +173,16 @@ impl Executor {
 ///
 /// An artifact is data from outside: a kernel must not be handed orders or constants that it would misread.
 fn check_step(plan: &ttc_ir::Plan, step: &Step, kernel: &'static dyn Kernel) -> Result<usize, RuntimeError> {
-    let refuse = |what: &str| RuntimeError::artifact(format!("step `{}`: kernel `{}` {what}", step.name, step.kernel));
+    let refuse =
+        |what: &str| RuntimeError::artifact(format!("step `{}`: kernel `{}` {what}", step.name, step.kernel));
     let ins: Vec<&[usize]> = step.ins.iter().map(|&i| plan.buf(i).shape.as_slice()).collect();
     let orders: Vec<_> = step.ins.iter().map(|&i| plan.buf(i).layout.order).collect();
     let out = plan.buf(step.out);
-    let site = Site { op: &step.op, ins: &ins, out: &out.shape, orders: &orders, math: plan.math };
+    let site = Site { op: &step.op, ins: &ins, out: &out.shape, orders: &orders, math: step.math };
     let choice = kernel.accepts(&site).ok_or_else(|| refuse("does not accept it"))?;
     let exact = |(i, &id): (usize, &BufId)| !choice.exact[i] || plan.buf(id).layout.dtype == DType::F32;
-    if choice.order != out.layout.order || !step.ins.iter().enumerate().all(exact) || ins.len() > MAX_OPERANDS {
+    if choice.order != out.layout.order || !step.ins.iter().enumerate().all(exact) || ins.len() > MAX_OPERANDS
+    {
         return Err(refuse("wants other layouts"));
     }
     let weights = step.op.weights(&ins);
@@ -183,9 +192,12 @@ fn check_step(plan: &ttc_ir::Plan, step: &Step, kernel: &'static dyn Kernel) -> 
         let shape = &plan.weights[constant.weight.0 as usize].shape;
         matching &= match *wanted {
             ttc_kernels::Wanted::Weight { index, pack, dtype } => {
-                weights.get(index).is_some_and(|(_, s)| s == shape) && (constant.pack, constant.dtype) == (pack, dtype)
+                weights.get(index).is_some_and(|(_, s)| s == shape)
+                    && (constant.pack, constant.dtype) == (pack, dtype)
             }
-            ttc_kernels::Wanted::RopeTable { positions, d, .. } => *shape == [2, positions, d] && constant.dtype == DType::F32,
+            ttc_kernels::Wanted::RopeTable { positions, d, .. } => {
+                *shape == [2, positions, d] && constant.dtype == DType::F32
+            }
         };
     }
     if !matching {
@@ -233,8 +245,11 @@ impl Arena {
         // SAFETY: as above.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, bytes) };
         let out = ValueMut { shape: &buf.shape, layout: buf.layout, data: data_mut(buf.layout, bytes) };
-        let consts = step.consts.iter().map(|id| data(plan.consts[id.0 as usize].dtype, artifact.constant(id.0 as usize)));
-        Call { op: &step.op, ins, consts: consts.collect(), out, math: plan.math }
+        let consts = step
+            .consts
+            .iter()
+            .map(|id| data(plan.consts[id.0 as usize].dtype, artifact.constant(id.0 as usize)));
+        Call { op: &step.op, ins, consts: consts.collect(), out, math: step.math }
     }
 }
 

@@ -53,7 +53,7 @@ impl OpDef for Attention {
             ));
         }
         if let Some(r) = &self.rope
-            && (r.q.0 * r.q.1 != nq || r.k.0 * r.k.1 != nk || self.d % 4 != 0)
+            && (r.q.0 * r.q.1 != nq || r.k.0 * r.k.1 != nk || !self.d.is_multiple_of(4))
         {
             return Err(format!("expected {nq} query and {nk} key positions, got grids {:?} and {:?}", r.q, r.k));
         }

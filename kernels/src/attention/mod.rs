@@ -17,8 +17,16 @@ impl Kernel for Attention {
         if a.d % 16 != 0 || a.d > 128 {
             return None;
         }
-        let table = |r: &ttc_ir::ops::attention::Rope| Wanted::RopeTable { base: r.base, positions: r.positions(), d: a.d / 4 };
-        let why = if a.rope.is_some() { "scores stay in cache; RoPE while q and k are packed" } else { "scores stay in cache" };
+        let table = |r: &ttc_ir::ops::attention::Rope| Wanted::RopeTable {
+            base: r.base,
+            positions: r.positions(),
+            d: a.d / 4,
+        };
+        let why = if a.rope.is_some() {
+            "scores stay in cache; RoPE while q and k are packed"
+        } else {
+            "scores stay in cache"
+        };
         let consts = a.rope.iter().map(table).collect();
         Some(Choice { order: Order::RowMajor, exact: vec![false; 3], consts, why: why.into() })
     }
@@ -32,7 +40,8 @@ impl Kernel for Attention {
         let Op::Attention(a) = call.op else { return };
         let (nq, nk) = (call.ins[0].shape[1], call.ins[1].shape[1]);
         let rope = |width: usize| {
-            let (cos, sin) = f32s(*call.consts.first()?).split_at(call.consts.first().map_or(0, |c| f32s(*c).len() / 2));
+            let (cos, sin) =
+                f32s(*call.consts.first()?).split_at(call.consts.first().map_or(0, |c| f32s(*c).len() / 2));
             Some(cpu::Rope { cos, sin, width })
         };
         let (q_rope, k_rope) = match &a.rope {

@@ -17,8 +17,8 @@ impl Kernel for Conv3x3 {
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let Op::Conv2d(c) = site.op else { return None };
         let fits = c.kernel == 3 && c.pad == 1 && (c.stride == 1 || c.stride == 2) && c.act != Act::Gelu;
-        let fused = !(c.pre_relu && c.upsample) && !(c.pointwise.is_some() && c.residuals > 0);
-        if !fits || !fused || site.orders[0] != Order::ChannelsLast {
+        let beyond = (c.pre_relu && c.upsample) || (c.pointwise.is_some() && c.residuals > 0);
+        if !fits || beyond || site.orders[0] != Order::ChannelsLast {
             return None;
         }
         let mut exact = vec![true; site.ins.len()];
@@ -67,5 +67,13 @@ impl Kernel for Conv3x3 {
 }
 
 fn shape(c: &Conv2d, x: &[usize]) -> cpu::ConvShape {
-    cpu::ConvShape { batch: x[0], h: x[2], w: x[3], cin: x[1], cout: c.out, stride: c.stride, upsample2: c.upsample }
+    cpu::ConvShape {
+        batch: x[0],
+        h: x[2],
+        w: x[3],
+        cin: x[1],
+        cout: c.out,
+        stride: c.stride,
+        upsample2: c.upsample,
+    }
 }

@@ -16,7 +16,12 @@ impl Kernel for ConvTranspose {
         let Op::ConvTranspose2d(_) = site.op else { return None };
         let consts = vec![Wanted::packed(0, Pack::ConvTransposePanels, site.math), Wanted::plain(1)];
         let why = "no overlap: one product, scattered".into();
-        (site.orders[0] == Order::ChannelsLast).then_some(Choice { order: Order::ChannelsLast, exact: vec![false], consts, why })
+        (site.orders[0] == Order::ChannelsLast).then_some(Choice {
+            order: Order::ChannelsLast,
+            exact: vec![false],
+            consts,
+            why,
+        })
     }
 
     fn scratch_bytes(&self, site: &Site) -> usize {

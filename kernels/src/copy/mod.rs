@@ -32,7 +32,9 @@ impl Kernel for Copy {
         match call.op {
             Op::Concat(op) => {
                 let axis = stored_axis(op.axis, call.ins[0].shape.len(), call.ins[0].layout.order);
-                let run = |shape: &[usize]| stored(shape, call.ins[0].layout.order)[axis..].iter().product::<usize>();
+                let run = |shape: &[usize]| {
+                    stored(shape, call.ins[0].layout.order)[axis..].iter().product::<usize>()
+                };
                 let (to_run, mut at) = (run(out.shape), 0);
                 for value in &call.ins {
                     let from_run = run(value.shape);

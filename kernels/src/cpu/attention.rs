@@ -185,8 +185,7 @@ pub fn attention(ctx: &mut Ctx, mut a: Attention) {
         let [q, k, v] = [(call.q, 0), (call.k, 1), (call.v, 2)].map(|(x, i)| x.at(0, b * strides[i] + h * d));
         let buf = Buffers::new(&z, team.scratch());
         pack_keys(team, &call, &z, k, &buf);
-        let values =
-            ValuePanels { src: v, rows: nk, d, dst: buf.v_panels, words: z.keys, math: call.math };
+        let values = ValuePanels { src: v, rows: nk, d, dst: buf.v_panels, words: z.keys, math: call.math };
         // SAFETY: v was checked for all batches, rows and heads; the panels have room.
         unsafe { dispatch(team.isa, values) };
         for block in blocks * chunk / chunks..blocks * (chunk + 1) / chunks {

@@ -82,7 +82,9 @@ pub struct Conv3x3<'a> {
 /// Scratch bytes per thread of [`conv3x3`]; `pointwise` is the number of channels of a fused 1x1 convolution, or 0.
 pub fn conv3x3_scratch_bytes(shape: &ConvShape, math: Math, pointwise: usize) -> usize {
     let row = if shape.upsample2 { shape.w * shape.cin } else { 0 };
-    word_bytes(shape.strip_words(math)) + word_bytes(row) + word_bytes(shape.strip() * shape.out().1 * pointwise)
+    word_bytes(shape.strip_words(math))
+        + word_bytes(row)
+        + word_bytes(shape.strip() * shape.out().1 * pointwise)
 }
 
 /// The checked operands of one call.
@@ -100,7 +102,10 @@ pub fn conv3x3(ctx: &mut Ctx, mut g: Conv3x3) {
     assert!(s.stride == 1 || s.stride == 2, "conv3x3: stride {}", s.stride);
     let (ho, wo) = s.out();
     let channels = g.pointwise.map_or(s.cout, |p| p.check(s.cout));
-    assert!(g.pointwise.is_none() || g.residual.iter().all(|r| r.is_none()), "conv3x3: residual and pointwise");
+    assert!(
+        g.pointwise.is_none() || g.residual.iter().all(|r| r.is_none()),
+        "conv3x3: residual and pointwise"
+    );
     let team = ctx.team(conv3x3_scratch_bytes(&s, g.b.math(), g.pointwise.map_or(0, |p| p.n)));
     let pixels = s.batch * ho * wo;
     let call = Call {
@@ -192,7 +197,15 @@ impl Call<'_> {
     }
 
     /// The input rows under a strip with a border of zeros, in the type of the math.
-    fn fill(&self, team: Team, scratch: &mut Scratch, batch: usize, row: usize, rows: usize, strip: *mut u32) {
+    fn fill(
+        &self,
+        team: Team,
+        scratch: &mut Scratch,
+        batch: usize,
+        row: usize,
+        rows: usize,
+        strip: *mut u32,
+    ) {
         let s = &self.shape;
         let (math, pixel) = (self.b.math, s.pixel(self.b.math));
         let (h, w) = s.map();
@@ -228,7 +241,10 @@ impl Call<'_> {
                 let joined = image.stride == s.cin && s.cin.is_multiple_of(2);
                 let (count, k) = if joined { (1, w * s.cin) } else { (w, s.cin) };
                 let (src, relu) = (image.at(y * w, 0), self.pre_relu);
-                copy_rows(team.isa, CopyRows { src, rows: count, k, dst: inside, stride: pixel, math, norm: None, relu });
+                copy_rows(
+                    team.isa,
+                    CopyRows { src, rows: count, k, dst: inside, stride: pixel, math, norm: None, relu },
+                );
             }
         }
     }

@@ -218,20 +218,40 @@ fn mlp_block(team: Team, s: &MlpShape, a: In, fin: &Finish, row: usize, rows: us
         bias: s.bias1.0,
         act: Act::Gelu,
         residual: [None; 2],
-        out: super::data::Out { ptr: hidden.cast(), bf16: math == Math::Bf16, stride: hidden_stride * per_word },
+        out: super::data::Out {
+            ptr: hidden.cast(),
+            bf16: math == Math::Bf16,
+            stride: hidden_stride * per_word,
+        },
     };
-    block_panels(team.isa, block, stride, rows, s.w1, 0..s.hidden.div_ceil(PANEL), |panel, from, count, sums| {
-        let place = Place::new(count, panel * PANEL, s.hidden, |i| from + i);
-        // SAFETY: the hidden block has `rows` rows of `hidden` elements.
-        unsafe { finish(team.isa, &inner, sums, &place) }
-    });
+    block_panels(
+        team.isa,
+        block,
+        stride,
+        rows,
+        s.w1,
+        0..s.hidden.div_ceil(PANEL),
+        |panel, from, count, sums| {
+            let place = Place::new(count, panel * PANEL, s.hidden, |i| from + i);
+            // SAFETY: the hidden block has `rows` rows of `hidden` elements.
+            unsafe { finish(team.isa, &inner, sums, &place) }
+        },
+    );
     for r in 0..rows {
         // SAFETY: each row has `words(hidden)` words.
         unsafe { super::rows::close(hidden.add(r * hidden_stride), math, s.hidden) };
     }
-    block_panels(team.isa, hidden, hidden_stride, rows, s.w2, 0..s.n.div_ceil(PANEL), |panel, from, count, sums| {
-        let place = Place::new(count, panel * PANEL, s.n, |i| row + from + i);
-        // SAFETY: all operands were checked for `[m, n]`; no other task has these rows.
-        unsafe { finish(team.isa, fin, sums, &place) }
-    });
+    block_panels(
+        team.isa,
+        hidden,
+        hidden_stride,
+        rows,
+        s.w2,
+        0..s.n.div_ceil(PANEL),
+        |panel, from, count, sums| {
+            let place = Place::new(count, panel * PANEL, s.n, |i| row + from + i);
+            // SAFETY: all operands were checked for `[m, n]`; no other task has these rows.
+            unsafe { finish(team.isa, fin, sums, &place) }
+        },
+    );
 }

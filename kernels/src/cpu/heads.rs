@@ -26,7 +26,10 @@ impl RopeAt {
         assert!(r.width > 0, "rope: a grid of width 0");
         let positions = n.div_ceil(r.width).max(r.width.min(n));
         let need = positions * (d / 4);
-        assert!(r.cos.len() >= need && r.sin.len() >= need, "rope: tables shorter than {positions} positions");
+        assert!(
+            r.cos.len() >= need && r.sin.len() >= need,
+            "rope: tables shorter than {positions} positions"
+        );
         RopeAt { cos: r.cos.as_ptr(), sin: r.sin.as_ptr(), width: r.width }
     }
 }
@@ -87,6 +90,20 @@ pub(super) struct ValuePanels {
     pub math: Math,
 }
 
+impl ValuePanels {
+    #[inline(always)]
+    unsafe fn at<S: Simd>(&self, row: usize, col: usize) -> S::V {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if row < self.rows && col < self.d {
+                load::<S>(self.src.at(row, col), 0, LANES)
+            } else {
+                S::splat(0.0)
+            }
+        }
+    }
+}
+
 impl Op for ValuePanels {
     type Result = ();
     #[inline(always)]
@@ -94,18 +111,14 @@ impl Op for ValuePanels {
         // SAFETY: passed on from the caller.
         unsafe {
             for col in (0..self.d.next_multiple_of(PANEL)).step_by(LANES) {
-                let at = |row: usize| {
-                    if row < self.rows && col < self.d {
-                        load::<S>(self.src.at(row, col), 0, LANES)
-                    } else {
-                        S::splat(0.0)
-                    }
-                };
                 let dst = self.dst.add(col / PANEL * self.words * PANEL + col % PANEL);
                 for w in 0..self.words {
                     match self.math {
-                        Math::F32 => S::store(dst.add(w * PANEL).cast(), at(w)),
-                        Math::Bf16 => S::store_p(dst.add(w * PANEL), S::pair(at(2 * w), at(2 * w + 1))),
+                        Math::F32 => S::store(dst.add(w * PANEL).cast(), self.at::<S>(w, col)),
+                        Math::Bf16 => {
+                            let (even, odd) = (self.at::<S>(2 * w, col), self.at::<S>(2 * w + 1, col));
+                            S::store_p(dst.add(w * PANEL), S::pair(even, odd));
+                        }
                     }
                 }
             }

@@ -97,7 +97,12 @@ impl fmt::Display for Isa {
 impl fmt::Display for IsaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.available.iter().map(|isa| isa.name()).collect();
-        write!(f, "this processor cannot run the instruction set `{}`; possible: {}", self.asked, names.join(", "))
+        write!(
+            f,
+            "this processor cannot run the instruction set `{}`; possible: {}",
+            self.asked,
+            names.join(", ")
+        )
     }
 }
 

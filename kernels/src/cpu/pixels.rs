@@ -26,7 +26,12 @@ pub struct Pointwise<'a> {
 impl Pointwise<'_> {
     /// Checked for `cout` input channels; returns its own.
     pub(super) fn check(&self, cout: usize) -> usize {
-        assert!(self.w.len() >= self.n * cout, "pointwise: {} weights for [{}, {cout}]", self.w.len(), self.n);
+        assert!(
+            self.n > 0 && self.w.len() == self.n * cout,
+            "pointwise: {} weights for [{}, {cout}]",
+            self.w.len(),
+            self.n
+        );
         assert!(self.bias.is_none_or(|b| b.len() >= self.n), "pointwise: bias shorter than {}", self.n);
         self.n
     }
@@ -76,7 +81,7 @@ pub(super) struct PointwiseTile {
 impl PointwiseTile {
     pub fn new(p: Pointwise, x: *const f32, place: Place, acc: *mut f32) -> PointwiseTile {
         let w = p.w.as_ptr().wrapping_add(place.col);
-        PointwiseTile { x, place, w, w_stride: p.w.len() / p.n.max(1), n: p.n, acc }
+        PointwiseTile { x, place, w, w_stride: p.w.len() / p.n, n: p.n, acc }
     }
 }
 
@@ -142,7 +147,8 @@ pub fn conv_transpose(ctx: &mut Ctx, mut g: ConvTranspose) {
         b,
         n / PANEL,
         |row, rows, dst, stride| {
-            let op = CopyRows { src: a.at(row, 0), rows, k, dst, stride, math: b.math, norm: None, relu: false };
+            let op =
+                CopyRows { src: a.at(row, 0), rows, k, dst, stride, math: b.math, norm: None, relu: false };
             // SAFETY: `x` was checked for all pixels, the block has room for these.
             unsafe { copy_rows(team.isa, op) }
         },
@@ -215,7 +221,10 @@ pub fn patch_embed(ctx: &mut Ctx, mut g: PatchEmbed) {
                 let dst = dst.wrapping_add(r * stride);
                 // SAFETY: the patch has `k` floats, the block this row.
                 unsafe {
-                    copy_rows(team.isa, CopyRows { src, rows: 1, k, dst, stride, math: b.math, norm: None, relu: false });
+                    copy_rows(
+                        team.isa,
+                        CopyRows { src, rows: 1, k, dst, stride, math: b.math, norm: None, relu: false },
+                    );
                 }
             }
         },

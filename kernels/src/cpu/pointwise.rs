@@ -31,7 +31,15 @@ pub fn layer_norm(ctx: &mut Ctx, mut g: LayerNorm) {
     let (x, out) = (g.x.raw("layer_norm x", rows, cols), g.out.raw("layer_norm out", rows, cols));
     let affine = Affine { gamma: bias_ptr(g.gamma, cols), beta: bias_ptr(g.beta, cols), eps: g.eps };
     each_rows(ctx, rows, cols, |team_isa, lo, hi| {
-        let op = Rows { x: x.at(lo, 0), y: None, out: out.at(lo, 0), rows: hi - lo, cols, norm: Some(&affine), act: Act::None };
+        let op = Rows {
+            x: x.at(lo, 0),
+            y: None,
+            out: out.at(lo, 0),
+            rows: hi - lo,
+            cols,
+            norm: Some(&affine),
+            act: Act::None,
+        };
         // SAFETY: operands were checked for all rows; no other task has these.
         unsafe { dispatch(team_isa, op) }
     });
@@ -39,7 +47,8 @@ pub fn layer_norm(ctx: &mut Ctx, mut g: LayerNorm) {
 
 /// out = a + b. All `[rows, cols]`.
 pub fn add(ctx: &mut Ctx, rows: usize, cols: usize, a: Src, b: Src, mut out: Dst) {
-    let (x, y, out) = (a.raw("add a", rows, cols), b.raw("add b", rows, cols), out.raw("add out", rows, cols));
+    let (x, y, out) =
+        (a.raw("add a", rows, cols), b.raw("add b", rows, cols), out.raw("add out", rows, cols));
     each_rows(ctx, rows, cols, |isa, lo, hi| {
         let op = Rows {
             x: x.at(lo, 0),
@@ -117,7 +126,9 @@ unsafe fn get(x: In, row: usize, col: usize) -> f32 {
 unsafe fn set(out: Out, row: usize, col: usize, v: f32) {
     let at = out.at(row, col);
     // SAFETY: passed on from the caller.
-    unsafe { if out.bf16 { at.ptr.cast::<bf16>().write(bf16::from_f32(v)) } else { at.ptr.cast::<f32>().write(v) } }
+    unsafe {
+        if out.bf16 { at.ptr.cast::<bf16>().write(bf16::from_f32(v)) } else { at.ptr.cast::<f32>().write(v) }
+    }
 }
 
 struct Affine {

@@ -123,7 +123,11 @@ pub(super) unsafe fn moments<S: Simd>(src: In, k: usize, eps: f32) -> (f32, f32)
         }
         let mut squares = S::sum(S::add(s0, s1));
         for i in whole..k {
-            let x = if src.bf16 { src.ptr.cast::<bf16>().add(i).read().to_f32() } else { src.ptr.cast::<f32>().add(i).read() };
+            let x = if src.bf16 {
+                src.ptr.cast::<bf16>().add(i).read().to_f32()
+            } else {
+                src.ptr.cast::<f32>().add(i).read()
+            };
             squares += (x - mean) * (x - mean);
         }
         (mean, 1.0 / (squares / k as f32 + eps).sqrt())

@@ -8,9 +8,9 @@
 //! the two apart.
 #![allow(unsafe_code)] // Operands by pointer.
 
+use super::Isa;
 use super::data::{Math, PANEL};
 use super::simd::{LANES, Op, Simd, dispatch, dispatch_wide};
-use super::Isa;
 
 /// Most rows of a tile.
 pub(super) const TILE_ROWS: usize = 12;
@@ -40,7 +40,11 @@ pub(super) struct Tile {
 
 impl Tile {
     fn down(self, rows: usize) -> Tile {
-        Tile { a: self.a.wrapping_add(rows * self.stride), c: self.c.wrapping_add(rows * self.c_stride), ..self }
+        Tile {
+            a: self.a.wrapping_add(rows * self.stride),
+            c: self.c.wrapping_add(rows * self.c_stride),
+            ..self
+        }
     }
 }
 

@@ -41,6 +41,11 @@ impl Kernel for Confidence {
 }
 
 fn last_step(site: &Site) -> Option<Choice> {
-    let choice = Choice { order: Order::RowMajor, exact: vec![true], consts: vec![], why: "exponentials in f32".into() };
+    let choice = Choice {
+        order: Order::RowMajor,
+        exact: vec![true],
+        consts: vec![],
+        why: "exponentials in f32".into(),
+    };
     (site.orders[0] == Order::ChannelsLast).then_some(choice)
 }

@@ -16,7 +16,12 @@ impl Kernel for LayerNorm {
         let Op::LayerNorm(_) = site.op else { return None };
         let consts = vec![Wanted::plain(0), Wanted::plain(1)];
         let why = "not only products read it".into();
-        (site.orders[0] == Order::RowMajor).then_some(Choice { order: Order::RowMajor, exact: vec![true], consts, why })
+        (site.orders[0] == Order::RowMajor).then_some(Choice {
+            order: Order::RowMajor,
+            exact: vec![true],
+            consts,
+            why,
+        })
     }
 
     fn run(&self, call: Call, ctx: &mut Ctx) {

@@ -16,12 +16,17 @@ impl Kernel for PatchEmbed {
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let Op::Conv2d(c) = site.op else { return None };
         let plain = *c == Conv2d::new(c.out, c.kernel, c.kernel, 0);
-        let whole = site.ins[0][2] % c.kernel == 0 && site.ins[0][3] % c.kernel == 0;
+        let whole = site.ins[0][2].is_multiple_of(c.kernel) && site.ins[0][3].is_multiple_of(c.kernel);
         if !plain || !whole || site.orders[0] != Order::RowMajor {
             return None;
         }
         let consts = vec![Wanted::packed(0, Pack::Panels, site.math), Wanted::plain(1)];
-        Some(Choice { order: Order::ChannelsLast, exact: vec![true], consts, why: "patches gathered as they are packed".into() })
+        Some(Choice {
+            order: Order::ChannelsLast,
+            exact: vec![true],
+            consts,
+            why: "patches gathered as they are packed".into(),
+        })
     }
 
     fn scratch_bytes(&self, site: &Site) -> usize {

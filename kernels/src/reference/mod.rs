@@ -17,15 +17,23 @@ impl Kernel for Reference {
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let consts = (0..site.op.weights(site.ins).len()).map(Wanted::plain).collect();
         let exact = vec![true; site.ins.len()];
-        Some(Choice { order: output_order(site), exact, consts, why: "no kernel for it: the op's definition".into() })
+        Some(Choice {
+            order: output_order(site),
+            exact,
+            consts,
+            why: "no kernel for it: the op's definition".into(),
+        })
     }
 
     fn run(&self, call: Call, _: &mut Ctx) {
         let ins: Vec<Tensor> = call.ins.iter().map(to_tensor).collect();
         let shapes: Vec<&[usize]> = ins.iter().map(|t| t.shape.as_slice()).collect();
         let wanted = call.op.weights(&shapes);
-        let weights: Vec<Tensor> =
-            wanted.into_iter().zip(&call.consts).map(|((_, shape), &c)| Tensor::new(shape, f32s(c).to_vec())).collect();
+        let weights: Vec<Tensor> = wanted
+            .into_iter()
+            .zip(&call.consts)
+            .map(|((_, shape), &c)| Tensor::new(shape, f32s(c).to_vec()))
+            .collect();
         let out = call.op.eval(&ins.iter().collect::<Vec<_>>(), &weights.iter().collect::<Vec<_>>());
         let at = |i: usize| out.data[logical(i, call.out.shape, call.out.layout.order)];
         match call.out.data {
@@ -38,9 +46,12 @@ impl Kernel for Reference {
 /// Maps are stored channels-last, for the kernels that may follow; element-wise ops keep their input's order.
 fn output_order(site: &Site) -> Order {
     match site.op {
-        Op::Conv2d(_) | Op::ConvTranspose2d(_) | Op::Upsample(_) | Op::Crop(_) | Op::ToMap(_) | Op::PixelShuffle(_) => {
-            Order::ChannelsLast
-        }
+        Op::Conv2d(_)
+        | Op::ConvTranspose2d(_)
+        | Op::Upsample(_)
+        | Op::Crop(_)
+        | Op::ToMap(_)
+        | Op::PixelShuffle(_) => Order::ChannelsLast,
         Op::Add(_) | Op::Relu(_) | Op::Gelu(_) | Op::Concat(_) | Op::Slice(_) => site.orders[0],
         _ => Order::RowMajor,
     }

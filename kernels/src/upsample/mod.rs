@@ -14,7 +14,12 @@ impl Kernel for Upsample {
 
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let Op::Upsample(ttc_ir::ops::Upsample { by: 2 }) = site.op else { return None };
-        let choice = Choice { order: Order::ChannelsLast, exact: vec![false], consts: vec![], why: "a row at a time".into() };
+        let choice = Choice {
+            order: Order::ChannelsLast,
+            exact: vec![false],
+            consts: vec![],
+            why: "a row at a time".into(),
+        };
         (site.orders[0] == Order::ChannelsLast).then_some(choice)
     }
 

@@ -129,7 +129,12 @@ pub fn main() -> ExitCode {
         Command::Pull(args) => commands::pull::pull(args, &context),
         Command::Devices => commands::devices::devices(&context),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut <Cli as clap::CommandFactory>::command(), "ttc", &mut std::io::stdout());
+            clap_complete::generate(
+                shell,
+                &mut <Cli as clap::CommandFactory>::command(),
+                "ttc",
+                &mut std::io::stdout(),
+            );
             Ok(())
         }
         Command::Demo(args) => commands::demo::demo(args, &context),
@@ -157,6 +162,8 @@ pub fn parse_size(text: &str) -> Result<[(usize, usize); 2], CliError> {
     };
     parsed.ok_or_else(|| CliError {
         exit: Exit::Usage,
-        message: format!("size `{text}`: expected WIDTHxHEIGHT, both multiples of 16 from 16 to 4096, like 512x384"),
+        message: format!(
+            "size `{text}`: expected WIDTHxHEIGHT, both multiples of 16 from 16 to 4096, like 512x384"
+        ),
     })
 }

@@ -34,7 +34,9 @@ pub fn compare(a: &[f32], b: &[f32]) -> Comparison {
         pcc: if error == 0.0 { 1.0 } else { cov / (var_a * var_b).sqrt() },
         gain: ratio(ab, aa, 1.0),
         // `max` would drop NaN.
-        max_abs: pairs().map(|(a, b)| (b - a).abs()).fold(0.0, |m, e| if e > m || e.is_nan() { e } else { m }),
+        max_abs: pairs()
+            .map(|(a, b)| (b - a).abs())
+            .fold(0.0, |m, e| if e > m || e.is_nan() { e } else { m }),
         rel_l2: ratio(error.sqrt(), aa.sqrt(), 0.0),
         n: a.len(),
     }
@@ -55,8 +57,12 @@ pub fn read(path: &Path) -> Result<Vec<Named>, CliError> {
     let n = std::io::Read::read(&mut file, &mut start).map_err(|e| CliError::read(path, e))?;
     if start[..n].starts_with(b"PK") {
         let bytes = std::fs::read(path).map_err(|e| CliError::read(path, e))?;
-        let arrays = ttc_scene::read_npz(&bytes).map_err(|e| CliError::usage(format!("{}: {e}", path.display())))?;
-        return Ok(arrays.into_iter().map(|a| Named { name: a.name, shape: a.shape, data: a.data }).collect());
+        let arrays =
+            ttc_scene::read_npz(&bytes).map_err(|e| CliError::usage(format!("{}: {e}", path.display())))?;
+        return Ok(arrays
+            .into_iter()
+            .map(|a| Named { name: a.name, shape: a.shape, data: a.data })
+            .collect());
     }
     let tensors = ttc_codegen::weights::read_safetensors_f32(path)?;
     Ok(tensors.into_iter().map(|(name, shape, data)| Named { name, shape, data }).collect())
@@ -76,7 +82,8 @@ pub fn compare_all(a: &[Named], b: &[Named]) -> Result<(Vec<(String, Comparison)
         let name = plain(&x.name);
         let whole = name.split('|').next().unwrap_or_default();
         let partner = |wanted: &str| b.iter().position(|y| plain(&y.name) == wanted);
-        let part_of = || b.iter().position(|y| plain(&y.name).split('|').next() == Some(&name) && y.name.contains('|'));
+        let part_of =
+            || b.iter().position(|y| plain(&y.name).split('|').next() == Some(&name) && y.name.contains('|'));
         let Some(at) = partner(&name).or_else(|| partner(whole)).or_else(part_of) else {
             alone.push(x.name.clone());
             continue;
@@ -91,7 +98,10 @@ pub fn compare_all(a: &[Named], b: &[Named]) -> Result<(Vec<(String, Comparison)
         // A batch axis of 1 more or less is the same tensor.
         let trimmed = |s: &[usize]| s.iter().copied().skip_while(|&n| n == 1).collect::<Vec<_>>();
         if trimmed(&x.shape) != trimmed(&y.shape) {
-            return Err(CliError::usage(format!("`{name}` has shape {:?} in one file and {:?} in the other", x.shape, y.shape)));
+            return Err(CliError::usage(format!(
+                "`{name}` has shape {:?} in one file and {:?} in the other",
+                x.shape, y.shape
+            )));
         }
         results.push((name, compare(&x.data, &y.data)));
     }
@@ -127,14 +137,19 @@ fn select(t: &Named, selection: &str) -> Result<Named, CliError> {
         return Err(unknown());
     };
     steps.truncate(rank);
-    let mut shape: Vec<usize> =
-        t.shape.iter().zip(&steps).map(|(&n, &(start, step))| n.saturating_sub(start).div_ceil(step)).collect();
+    let mut shape: Vec<usize> = t
+        .shape
+        .iter()
+        .zip(&steps)
+        .map(|(&n, &(start, step))| n.saturating_sub(start).div_ceil(step))
+        .collect();
     let mut data = vec![];
     let mut index: Vec<usize> = steps.iter().map(|s| s.0).collect();
     for i in 0..shape.iter().product::<usize>() {
         let mut rest = i;
         for axis in (0..rank).rev() {
-            index[axis] = steps[axis].0 + rest % shape[axis] * if shape[axis] == 1 { 0 } else { steps[axis].1 };
+            index[axis] =
+                steps[axis].0 + rest % shape[axis] * if shape[axis] == 1 { 0 } else { steps[axis].1 };
             rest /= shape[axis];
         }
         data.push(t.data[index.iter().zip(&t.shape).fold(0, |at, (&i, &n)| at * n + i)]);
@@ -168,7 +183,8 @@ mod tests {
     fn selections_pick_what_they_say() {
         let t = Named { name: "t".into(), shape: vec![1, 6, 2], data: (0..12).map(|i| i as f32).collect() };
         assert_eq!(select(&t, "tok3").unwrap().data, [0.0, 1.0, 6.0, 7.0]);
-        let t = Named { name: "t".into(), shape: vec![1, 2, 3, 4], data: (0..24).map(|i| i as f32).collect() };
+        let t =
+            Named { name: "t".into(), shape: vec![1, 2, 3, 4], data: (0..24).map(|i| i as f32).collect() };
         assert_eq!(select(&t, "ch2px2").unwrap().data, [0.0, 2.0, 8.0, 10.0]);
         assert_eq!(select(&t, "row1").unwrap().shape, [1, 3, 4]);
         assert!(select(&t, "every3").is_err());

@@ -34,12 +34,18 @@ impl CliError {
 
     /// A file that could not be written.
     pub fn write(path: &std::path::Path, error: impl fmt::Display) -> CliError {
-        CliError::failed(format!("cannot write {}: {error}; check the folder and the free space", path.display()))
+        CliError::failed(format!(
+            "cannot write {}: {error}; check the folder and the free space",
+            path.display()
+        ))
     }
 
     /// A file that could not be read.
     pub fn read(path: &std::path::Path, error: impl fmt::Display) -> CliError {
-        CliError::usage(format!("cannot read {}: {error}; check the path and its permissions", path.display()))
+        CliError::usage(format!(
+            "cannot read {}: {error}; check the path and its permissions",
+            path.display()
+        ))
     }
 }
 

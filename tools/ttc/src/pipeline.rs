@@ -67,7 +67,10 @@ pub fn weights(model: &Model, arg: Option<&str>, context: &Context) -> Result<We
         Some(text) => text.parse()?,
         None if model.name == "dust3r-tiny" => return built_in_weights(),
         None if model.source.repo.is_empty() => {
-            return Err(CliError::usage(format!("model `{}` names no weights; give them with --weights SRC", model.name)));
+            return Err(CliError::usage(format!(
+                "model `{}` names no weights; give them with --weights SRC",
+                model.name
+            )));
         }
         None => {
             let revision = &model.source.revision;
@@ -132,7 +135,9 @@ fn forward(event: &Event, to: &std::sync::mpsc::Sender<(String, u64, u64)>) {
 
 /// The weights inside the binary, by way of a file: the reader maps files.
 fn built_in_weights() -> Result<Weights, CliError> {
-    let fail = |e: std::io::Error| CliError::failed(format!("cannot unpack the built-in weights: {e}; check the free space in TMPDIR"));
+    let fail = |e: std::io::Error| {
+        CliError::failed(format!("cannot unpack the built-in weights: {e}; check the free space in TMPDIR"))
+    };
     let file = tempfile::NamedTempFile::with_suffix(".safetensors").map_err(fail)?;
     std::fs::write(file.path(), builtin::TINY_WEIGHTS).map_err(fail)?;
     // The open file outlives its name, which goes when `file` is dropped.
@@ -141,8 +146,14 @@ fn built_in_weights() -> Result<Weights, CliError> {
 
 /// Every disagreement of weights with the model, as one error that names node and line where the model asks.
 pub fn check_weights(graph: &Graph, weights: &Weights) -> Result<(), CliError> {
-    let aliases = |name: &str| graph.aliases.iter().filter(|(_, of)| of == name).map(|(alias, _)| alias.clone()).collect();
-    let want = |name: &str, shape: &[usize], optional| Wanted { aliases: aliases(name), optional, ..Wanted::new(name, shape) };
+    let aliases = |name: &str| {
+        graph.aliases.iter().filter(|(_, of)| of == name).map(|(alias, _)| alias.clone()).collect()
+    };
+    let want = |name: &str, shape: &[usize], optional| Wanted {
+        aliases: aliases(name),
+        optional,
+        ..Wanted::new(name, shape)
+    };
     let read = graph.checkpoint().into_iter().map(|(name, shape)| want(name, shape, false));
     let unread = graph.unused.iter().map(|(name, shape)| want(name, shape, true));
     let wanted: Vec<Wanted> = read.chain(unread).collect();
@@ -151,14 +162,16 @@ pub fn check_weights(graph: &Graph, weights: &Weights) -> Result<(), CliError> {
         return Ok(());
     }
     let place = |p: &WeightProblem| {
-        let reader = graph.nodes.iter().find(|n| n.weights.iter().any(|w| graph.weights[w.0 as usize].name == p.name));
+        let reader =
+            graph.nodes.iter().find(|n| n.weights.iter().any(|w| graph.weights[w.0 as usize].name == p.name));
         reader.map_or(String::new(), |n| {
             let span = n.span.as_ref().map_or(String::new(), |s| format!("{s}: "));
             format!("{span}node `{}`: ", n.name)
         })
     };
     let lines: Vec<String> = problems.iter().map(|p| format!("{}{p}", place(p))).collect();
-    let message = format!("the weights do not fit the model, {} problems:\n{}", lines.len(), lines.join("\n"));
+    let message =
+        format!("the weights do not fit the model, {} problems:\n{}", lines.len(), lines.join("\n"));
     Err(CliError { exit: Exit::Usage, message })
 }
 
@@ -174,7 +187,12 @@ pub struct Loaded {
 }
 
 /// Compiles in memory and loads.
-pub fn load_model(graph: &Graph, how: &HowArgs, weights: &Weights, context: &Context) -> Result<Loaded, CliError> {
+pub fn load_model(
+    graph: &Graph,
+    how: &HowArgs,
+    weights: &Weights,
+    context: &Context,
+) -> Result<Loaded, CliError> {
     let started = Instant::now();
     check_weights(graph, weights)?;
     let plan = plan(graph, math(how.math)?)?;
@@ -198,7 +216,12 @@ pub fn load_artifact(artifact: Artifact, how: &HowArgs, started: Instant) -> Res
 }
 
 /// Loads whatever `input` is, for the given sizes; an artifact has its own.
-pub fn load(input: Input, how: &HowArgs, sizes: Option<Sizes>, context: &Context) -> Result<Loaded, CliError> {
+pub fn load(
+    input: Input,
+    how: &HowArgs,
+    sizes: Option<Sizes>,
+    context: &Context,
+) -> Result<Loaded, CliError> {
     let started = Instant::now();
     match input {
         Input::Artifact(artifact) => {
@@ -215,18 +238,29 @@ pub fn load(input: Input, how: &HowArgs, sizes: Option<Sizes>, context: &Context
 }
 
 fn refuse_recompiling(how: &HowArgs) -> Result<(), CliError> {
-    let fixed = [("--size", how.size.is_some()), ("--weights", how.weights.is_some()), ("--math", how.math.is_some())];
+    let fixed = [
+        ("--size", how.size.is_some()),
+        ("--weights", how.weights.is_some()),
+        ("--math", how.math.is_some()),
+    ];
     match fixed.iter().find(|(_, given)| *given) {
-        Some((name, _)) => Err(CliError::usage(format!("{name} is fixed in an artifact; give the model file instead"))),
+        Some((name, _)) => {
+            Err(CliError::usage(format!("{name} is fixed in an artifact; give the model file instead")))
+        }
         None => Ok(()),
     }
 }
 
 /// Runs a pair with progress.
-pub fn forward_pair(executor: &mut Executor, inputs: &[&[f32]], context: &Context) -> Result<ttc_runtime::Report, CliError> {
+pub fn forward_pair(
+    executor: &mut Executor,
+    inputs: &[&[f32]],
+    context: &Context,
+) -> Result<ttc_runtime::Report, CliError> {
     let mut report = executor.report();
     context.progress.start("running");
-    executor.run(inputs, &mut report, &mut |done, of| context.progress.update(done as u64, of as u64, "steps"))?;
+    executor
+        .run(inputs, &mut report, &mut |done, of| context.progress.update(done as u64, of as u64, "steps"))?;
     context.progress.finish(&format!("{:.0} ms", report.total.as_secs_f64() * 1e3));
     Ok(report)
 }

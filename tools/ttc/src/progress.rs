@@ -45,7 +45,8 @@ impl Progress {
             Mode::Ndjson => Shown::Ndjson,
             Mode::Auto if std::io::stderr().is_terminal() => {
                 let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-                let style = ProgressStyle::with_template("{msg:32} [{bar:30}] {percent:>3}% {elapsed} eta {eta}");
+                let style =
+                    ProgressStyle::with_template("{msg:32} [{bar:30}] {percent:>3}% {elapsed} eta {eta}");
                 bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
                 Shown::Bar(bar)
             }
@@ -66,7 +67,9 @@ impl Progress {
                 bar.set_message(label.to_string());
             }
             Shown::Plain => eprintln!("{label} ..."),
-            Shown::Ndjson => eprintln!("{}", json!({"event": "step", "key": label, "state": "start", "label": label})),
+            Shown::Ndjson => {
+                eprintln!("{}", json!({"event": "step", "key": label, "state": "start", "label": label}))
+            }
             Shown::Nothing => {}
         }
     }
@@ -89,7 +92,10 @@ impl Progress {
         match self.shown {
             Shown::Plain => eprintln!("{label}: {done} of {total} {unit}"),
             Shown::Ndjson => {
-                eprintln!("{}", json!({"event": "progress", "key": label, "done": done, "total": total, "unit": unit}));
+                eprintln!(
+                    "{}",
+                    json!({"event": "progress", "key": label, "done": done, "total": total, "unit": unit})
+                );
             }
             _ => {}
         }
@@ -103,7 +109,10 @@ impl Progress {
             Shown::Bar(bar) => bar.suspend(|| eprintln!("{label}: {detail}")),
             Shown::Plain => eprintln!("{label}: {detail}"),
             Shown::Ndjson => {
-                eprintln!("{}", json!({"event": "step", "key": label, "state": "done", "label": label, "detail": detail}));
+                eprintln!(
+                    "{}",
+                    json!({"event": "step", "key": label, "state": "done", "label": label, "detail": detail})
+                );
             }
             Shown::Nothing => {}
         }

@@ -29,7 +29,11 @@ unsafe fn rounded(v: __m512) -> __m512i {
 
 #[inline(always)]
 unsafe fn to_bf16<const DOT: bool>(v: __m512) -> __m256i {
-    if DOT { transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)) } else { _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded(v))) }
+    if DOT {
+        transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v))
+    } else {
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded(v)))
+    }
 }
 
 #[inline(always)]
@@ -142,7 +146,11 @@ impl<const DOT: bool> Simd for Avx512<DOT> {
     #[inline(always)]
     unsafe fn dot(acc: __m512, a: __m512i, b: __m512i) -> __m512 {
         if DOT {
-            return _mm512_dpbf16_ps(acc, transmute::<__m512i, __m512bh>(a), transmute::<__m512i, __m512bh>(b));
+            return _mm512_dpbf16_ps(
+                acc,
+                transmute::<__m512i, __m512bh>(a),
+                transmute::<__m512i, __m512bh>(b),
+            );
         }
         let high = _mm512_set1_epi32(0xffff_0000u32 as i32);
         let lo = |x| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(x));

@@ -49,7 +49,10 @@ pub fn bench(args: Bench, context: &Context) -> Result<(), CliError> {
         for swap in [false, true].into_iter().take(1 + usize::from(args.symmetric)) {
             executor.run(&order(swap), &mut report, &mut |_, _| {})?;
             total += report.total.as_secs_f64() * 1e3;
-            per_step.iter_mut().zip(&report.steps).for_each(|(best, now)| *best = best.min(now.as_secs_f64() * 1e3));
+            per_step
+                .iter_mut()
+                .zip(&report.steps)
+                .for_each(|(best, now)| *best = best.min(now.as_secs_f64() * 1e3));
         }
         if run > 0 {
             ms.push(total);
@@ -89,13 +92,22 @@ fn print(args: &Bench, loaded: &pipeline::Loaded, ms: &[f64], per_step: &[f64], 
         *entry = (entry.0 + ms, entry.1 + gflop);
         steps.push(json!({"name": step.name, "kernel": step.kernel, "ms": ms, "gflop": gflop, "gflops": gflops(gflop, ms)}));
         if args.steps {
-            context.say(&format!("{ms:>9.3} ms {:>6.0} GFLOP/s  {:<14} {}", gflops(gflop, ms), step.kernel, step.name));
+            context.say(&format!(
+                "{ms:>9.3} ms {:>6.0} GFLOP/s  {:<14} {}",
+                gflops(gflop, ms),
+                step.kernel,
+                step.name
+            ));
         }
     }
     let mut by_time: Vec<_> = kernels.iter().collect();
     by_time.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
     for (kernel, (ms, gflop)) in by_time {
-        context.say(&format!("{kernel:<16} {ms:>9.1} ms {:>5.1} %  {:>6.0} GFLOP/s", ms / per_step.iter().sum::<f64>() * 100.0, gflops(*gflop, *ms)));
+        context.say(&format!(
+            "{kernel:<16} {ms:>9.1} ms {:>5.1} %  {:>6.0} GFLOP/s",
+            ms / per_step.iter().sum::<f64>() * 100.0,
+            gflops(*gflop, *ms)
+        ));
     }
     context.report(json!({
         "ms_median": median,

@@ -24,11 +24,17 @@ pub fn compare(args: Compare, context: &Context) -> Result<(), CliError> {
     if results.is_empty() {
         return Err(CliError::usage("the two files have no tensor name in common"));
     }
-    context.say(&format!("{:<48} {:>10} {:>10} {:>10} {:>10} {:>9}", "tensor", "pcc", "gain", "max abs", "rel l2", "n"));
+    context.say(&format!(
+        "{:<48} {:>10} {:>10} {:>10} {:>10} {:>9}",
+        "tensor", "pcc", "gain", "max abs", "rel l2", "n"
+    ));
     let mut table = Map::new();
     let mut failed = vec![];
     for (name, c) in &results {
-        context.say(&format!("{name:<48} {:>10.7} {:>10.6} {:>10.2e} {:>10.2e} {:>9}", c.pcc, c.gain, c.max_abs, c.rel_l2, c.n));
+        context.say(&format!(
+            "{name:<48} {:>10.7} {:>10.6} {:>10.2e} {:>10.2e} {:>9}",
+            c.pcc, c.gain, c.max_abs, c.rel_l2, c.n
+        ));
         table.insert(name.clone(), serde_json::to_value(c).unwrap_or(Value::Null));
         // Written so that NaN fails.
         let good = args.min_pcc.is_none_or(|m| c.pcc >= m) && args.max_rel_l2.is_none_or(|m| c.rel_l2 <= m);

@@ -68,7 +68,11 @@ pub fn compile(args: Compile, context: &Context) -> Result<(), CliError> {
         bytes as f64 / (1 << 20) as f64,
     ));
     if weights.is_none() {
-        context.say(&format!("no weights inside; it needs {} tensors of {}", plan.checkpoint().len(), needed(&plan)));
+        context.say(&format!(
+            "no weights inside; it needs {} tensors of {}",
+            plan.checkpoint().len(),
+            needed(&plan)
+        ));
     }
     context.report(json!({
         "steps": plan.steps.len(),

@@ -36,7 +36,11 @@ pub fn demo(args: Demo, context: &Context) -> Result<(), CliError> {
         Ok(ttc_scene::prepare(&ttc_scene::decode(bytes, &limits)?, Fit::Crop, width as u32, height as u32)?)
     };
     let pair = Pair { views: [view(view1)?, view(view2)?] };
-    let output = Output { folder: args.output.clone(), save: Save::ALL.to_vec(), min_conf: ttc_scene::ConfThreshold::Percentile(10.0) };
+    let output = Output {
+        folder: args.output.clone(),
+        save: Save::ALL.to_vec(),
+        min_conf: ttc_scene::ConfThreshold::Percentile(10.0),
+    };
     let written = write_pair(&mut loaded.executor, &pair, &output, context)?;
     context.say(&format!(
         "{name}: {:.1} ms, {} points\n{}",

@@ -21,7 +21,11 @@ pub fn devices(context: &Context) -> Result<(), CliError> {
             (true, false) => (true, "select it with TTC_CPU_ISA"),
             (false, _) => (false, "this processor lacks it"),
         };
-        context.say(&format!("  {:<12} {:<11} {why}", isa.name(), if usable { "usable" } else { "not usable" }));
+        context.say(&format!(
+            "  {:<12} {:<11} {why}",
+            isa.name(),
+            if usable { "usable" } else { "not usable" }
+        ));
         rows.push(json!({"id": format!("cpu:{}", isa.name()), "kind": "isa", "usable": usable, "why": why}));
     }
     context.report(json!({"devices": rows}));

@@ -139,7 +139,11 @@ fn load(
             };
             let sizes = match artifact.plan.inputs.len() {
                 2 => [side(0), side(1)],
-                n => return Err(CliError::usage(format!("the artifact takes {n} inputs; expected two images"))),
+                n => {
+                    return Err(CliError::usage(format!(
+                        "the artifact takes {n} inputs; expected two images"
+                    )));
+                }
             };
             Ok((pipeline::load(Input::Artifact(artifact), how, None, context)?, sizes))
         }
@@ -152,13 +156,22 @@ fn load(
     }
 }
 
-fn choose_sizes(model: &Model, arg: Option<&str>, fit: Fit, photos: &[Photo; 2]) -> Result<[(u32, u32); 2], CliError> {
+fn choose_sizes(
+    model: &Model,
+    arg: Option<&str>,
+    fit: Fit,
+    photos: &[Photo; 2],
+) -> Result<[(u32, u32); 2], CliError> {
     match arg {
         Some(text) if text != "auto" => Ok(crate::cli::parse_size(text)?.map(|(w, h)| (w as u32, h as u32))),
         _ => {
             let size = model.size.0.max(model.size.1) as u32;
             // Networks of 256 pixels and less were trained on squares.
-            let rule = if size <= 256 { NetSize::Square { size } } else { NetSize::LongSide { size, allow_square: false } };
+            let rule = if size <= 256 {
+                NetSize::Square { size }
+            } else {
+                NetSize::LongSide { size, allow_square: false }
+            };
             Ok(ttc_scene::auto_sizes(fit, rule, [&photos[0], &photos[1]])?)
         }
     }
@@ -168,7 +181,11 @@ fn read_photo(path: &Path) -> Result<Photo, CliError> {
     let limits = Limits::default();
     let size = std::fs::metadata(path).map_err(|e| CliError::read(path, e))?.len();
     if size > limits.max_bytes {
-        return Err(CliError::usage(format!("{}: {size} bytes; expected at most {}", path.display(), limits.max_bytes)));
+        return Err(CliError::usage(format!(
+            "{}: {size} bytes; expected at most {}",
+            path.display(),
+            limits.max_bytes
+        )));
     }
     let bytes = std::fs::read(path).map_err(|e| CliError::read(path, e))?;
     ttc_scene::decode(&bytes, &limits).map_err(|e| {
@@ -183,11 +200,18 @@ fn parse_min_conf(text: &str) -> Result<ConfThreshold, CliError> {
         Some(share) => number(share).filter(|n| (0.0..=100.0).contains(n)).map(ConfThreshold::Percentile),
         None => number(text).map(ConfThreshold::Absolute),
     };
-    parsed.ok_or_else(|| CliError::usage(format!("--min-conf {text}: expected a confidence like 1.5, or a share like 10%")))
+    parsed.ok_or_else(|| {
+        CliError::usage(format!("--min-conf {text}: expected a confidence like 1.5, or a share like 10%"))
+    })
 }
 
 /// Runs the pair and writes its files.
-pub fn write_pair(executor: &mut Executor, pair: &Pair, output: &Output, context: &Context) -> Result<Written, CliError> {
+pub fn write_pair(
+    executor: &mut Executor,
+    pair: &Pair,
+    output: &Output,
+    context: &Context,
+) -> Result<Written, CliError> {
     std::fs::create_dir_all(&output.folder).map_err(|e| CliError::write(&output.folder, e))?;
     let inputs = [ttc_scene::normalised(&pair.views[0]), ttc_scene::normalised(&pair.views[1])];
     let report = pipeline::forward_pair(executor, &[&inputs[0], &inputs[1]], context)?;
@@ -213,24 +237,35 @@ fn write_files(cloud: &Cloud, output: &Output) -> Result<(Vec<PathBuf>, usize), 
     let mut files = vec![];
     let kept = cloud.points().map_err(|e| CliError::usage(e.to_string()))?;
     let mut points = kept.conf.len();
-    let mut write = |name: &str, body: &mut dyn FnMut(&mut BufWriter<File>) -> Result<(), ttc_scene::ExportError>| {
-        let path = output.folder.join(name);
-        let fail = |e: String| CliError::write(&path, e);
-        let mut file = BufWriter::new(File::create(&path).map_err(|e| fail(e.to_string()))?);
-        body(&mut file).map_err(|e| fail(e.to_string()))?;
-        file.flush().map_err(|e| fail(e.to_string()))?;
-        files.push(path);
-        Ok::<_, CliError>(())
-    };
+    let mut write =
+        |name: &str, body: &mut dyn FnMut(&mut BufWriter<File>) -> Result<(), ttc_scene::ExportError>| {
+            let path = output.folder.join(name);
+            let fail = |e: String| CliError::write(&path, e);
+            let mut file = BufWriter::new(File::create(&path).map_err(|e| fail(e.to_string()))?);
+            body(&mut file).map_err(|e| fail(e.to_string()))?;
+            file.flush().map_err(|e| fail(e.to_string()))?;
+            files.push(path);
+            Ok::<_, CliError>(())
+        };
     for kind in &output.save {
         match kind {
-            Save::Npz => write("pair.npz", &mut |f| ttc_scene::write_pair_npz(f, cloud, ConfDtype::F32).map(drop))?,
-            Save::Ply => write("cloud.ply", &mut |f| ttc_scene::write_ply(f, cloud).map(|w| points = w.points))?,
-            Save::Glb => write("cloud.glb", &mut |f| ttc_scene::write_glb(f, cloud).map(|w| points = w.points))?,
+            Save::Npz => {
+                write("pair.npz", &mut |f| ttc_scene::write_pair_npz(f, cloud, ConfDtype::F32).map(drop))?
+            }
+            Save::Ply => {
+                write("cloud.ply", &mut |f| ttc_scene::write_ply(f, cloud).map(|w| points = w.points))?
+            }
+            Save::Glb => {
+                write("cloud.glb", &mut |f| ttc_scene::write_glb(f, cloud).map(|w| points = w.points))?
+            }
             Save::Png => {
                 for (at, view) in cloud.views.iter().enumerate() {
-                    write(&format!("depth{}.png", at + 1), &mut |f| ttc_scene::write_depth_png(f, view).map(drop))?;
-                    write(&format!("conf{}.png", at + 1), &mut |f| ttc_scene::write_confidence_png(f, view).map(drop))?;
+                    write(&format!("depth{}.png", at + 1), &mut |f| {
+                        ttc_scene::write_depth_png(f, view).map(drop)
+                    })?;
+                    write(&format!("conf{}.png", at + 1), &mut |f| {
+                        ttc_scene::write_confidence_png(f, view).map(drop)
+                    })?;
                 }
                 write("overview.png", &mut |f| ttc_scene::write_overview_png(f, cloud))?;
             }

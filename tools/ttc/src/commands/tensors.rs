@@ -61,7 +61,9 @@ pub fn tensors(args: Tensors, context: &Context) -> Result<(), CliError> {
 /// The image of that name, checked for `[1, 3, H, W]`.
 fn image<'a>(given: &'a [NamedTensor], name: &str) -> Result<&'a NamedTensor, CliError> {
     let found = given.iter().find(|(n, ..)| n == name || n.strip_prefix("in.") == Some(name));
-    let tensor = found.ok_or_else(|| CliError::usage(format!("the input has no tensor `{name}`; expected img1 and img2")))?;
+    let tensor = found.ok_or_else(|| {
+        CliError::usage(format!("the input has no tensor `{name}`; expected img1 and img2"))
+    })?;
     match tensor.1[..] {
         [1, 3, _, _] => Ok(tensor),
         _ => Err(CliError::usage(format!("`{name}` has shape {:?}; expected [1, 3, H, W]", tensor.1))),
