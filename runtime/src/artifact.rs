@@ -45,6 +45,9 @@ impl Artifact {
         };
         let at = section(MANIFEST).ok_or_else(foreign)?;
         let expected = header.metadata().as_ref().and_then(|m| m.get(MANIFEST_HASH)).ok_or_else(foreign)?;
+        if data_start % CONST_ALIGN != 0 {
+            return Err(RuntimeError::artifact("its data is not aligned"));
+        }
         let hash = blake3::hash(&bytes[at.clone()]).to_hex().to_string();
         if hash != *expected {
             return Err(RuntimeError::artifact("its manifest does not match its hash"));
@@ -81,9 +84,6 @@ fn header(bytes: &[u8]) -> Result<(usize, Metadata), RuntimeError> {
         .ok_or_else(short)?;
     let header: Metadata = serde_json::from_slice(&bytes[8..end])
         .map_err(|e| RuntimeError::artifact(format!("its header is damaged ({e})")))?;
-    if end % CONST_ALIGN != 0 {
-        return Err(RuntimeError::artifact("its data is not aligned"));
-    }
     Ok((end, header))
 }
 

@@ -15,7 +15,7 @@ impl Kernel for LayerNorm {
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let Op::LayerNorm(_) = site.op else { return None };
         let consts = vec![Wanted::plain(0), Wanted::plain(1)];
-        let why = "not only products read it".into();
+        let why = "more than linears read it, so it is computed once".into();
         (site.orders[0] == Order::RowMajor).then_some(Choice {
             order: Order::RowMajor,
             exact: vec![true],

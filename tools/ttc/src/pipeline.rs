@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use ttc_codegen::weights::{Wanted, WeightProblem, Weights};
 use ttc_ir::plan::Target;
-use ttc_ir::{Graph, Math, Model, Plan, Sizes};
+use ttc_ir::{Graph, Math, Model, Plan, Sizes, Source};
 use ttc_runtime::{Artifact, Bytes, Executor, Isa, Options};
 
 /// What a model argument turned out to be.
@@ -61,31 +61,30 @@ pub fn sizes(model: &Model, arg: Option<&str>) -> Result<Sizes, CliError> {
     Ok(Sizes { view1: (h1, w1), view2: (h2, w2) })
 }
 
-/// Finds weights: those of the argument, or those that the model names.
-pub fn weights(model: &Model, arg: Option<&str>, context: &Context) -> Result<Weights, CliError> {
+/// Finds weights: those of the argument, or those that the model called `name` says it is from.
+pub fn weights(name: &str, from: &Source, arg: Option<&str>, context: &Context) -> Result<Weights, CliError> {
     let source: WeightSource = match arg {
         Some(text) => text.parse()?,
-        None if model.name == "dust3r-tiny" => return built_in_weights(),
-        None if model.source.repo.is_empty() => {
+        None if name == "dust3r-tiny" => return built_in_weights(),
+        None if from.repo.is_empty() => {
             return Err(CliError::usage(format!(
-                "model `{}` names no weights; give them with --weights SRC",
-                model.name
+                "model `{name}` names no weights; give them with --weights SRC",
             )));
         }
         None => {
-            let revision = &model.source.revision;
+            let revision = &from.revision;
             let at = if revision.is_empty() { String::new() } else { format!("@{revision}") };
-            format!("hf:{}{at}", model.source.repo).parse()?
+            format!("hf:{}{at}", from.repo).parse()?
         }
     };
     if matches!(&source, WeightSource::Hub(_)) || source.to_string().contains("DUSt3R") {
-        context.progress.note(&format!("weights under {}", licence(model)));
+        context.progress.note(&format!("weights under {}", licence(from)));
     }
     open_weights(&source, context)
 }
 
-fn licence(model: &Model) -> &str {
-    match model.source.licence.as_str() {
+fn licence(from: &Source) -> &str {
+    match from.licence.as_str() {
         "" => "their own licence: see the repository",
         licence => licence,
     }
@@ -195,21 +194,48 @@ pub fn load_model(
 ) -> Result<Loaded, CliError> {
     let started = Instant::now();
     check_weights(graph, weights)?;
-    let plan = plan(graph, math(how.math)?)?;
-    let len = ttc_codegen::artifact_bytes(&plan, Some(weights))?;
-    let mut memory = Bytes::zeroed(len)?;
+    let artifact = pack(&plan(graph, math(how.math)?)?, weights, context)?;
+    execute(artifact, how, started)
+}
+
+/// The artifact of a plan, in memory.
+fn pack(plan: &Plan, weights: &Weights, context: &Context) -> Result<Artifact, CliError> {
+    let started = Instant::now();
+    let mut memory = Bytes::zeroed(ttc_codegen::artifact_bytes(plan, Some(weights))?)?;
     context.progress.start("packing weights");
     let mut cursor = std::io::Cursor::new(&mut memory[..]);
-    ttc_codegen::emit(&plan, Some(weights), &mut cursor, &mut |done, of| {
+    ttc_codegen::emit(plan, Some(weights), &mut cursor, &mut |done, of| {
         context.progress.update(done as u64, of as u64, "tensors");
     })?;
     context.progress.finish(&format!("{:.1} s", started.elapsed().as_secs_f64()));
-    let artifact = Artifact::new(Bytes::Memory(memory))?;
-    load_artifact(artifact, how, started)
+    Ok(Artifact::new(Bytes::Memory(memory))?)
 }
 
-/// Loads an artifact.
-pub fn load_artifact(artifact: Artifact, how: &HowArgs, started: Instant) -> Result<Loaded, CliError> {
+/// Loads an artifact; one without weights gets those of the argument, or those that it names.
+pub fn load_artifact(artifact: Artifact, how: &HowArgs, context: &Context) -> Result<Loaded, CliError> {
+    let started = Instant::now();
+    let fixed = [
+        ("--size", how.size.is_some()),
+        ("--weights", how.weights.is_some() && artifact.has_weights()),
+        ("--math", how.math.is_some()),
+    ];
+    if let Some((name, _)) = fixed.iter().find(|(_, given)| *given) {
+        return Err(CliError::usage(format!(
+            "{name} is fixed in this artifact; give the model file instead"
+        )));
+    }
+    let artifact = match artifact.has_weights() {
+        true => artifact,
+        false => {
+            let plan = &artifact.plan;
+            let weights = weights(&plan.name, &plan.source, how.weights.as_deref(), context)?;
+            pack(plan, &weights, context)?
+        }
+    };
+    execute(artifact, how, started)
+}
+
+fn execute(artifact: Artifact, how: &HowArgs, started: Instant) -> Result<Loaded, CliError> {
     let threads = how.threads.map_or_else(ttc_runtime::default_threads, usize::from);
     let executor = Executor::load(artifact, Options { threads, isa: isa()? })?;
     Ok(Loaded { executor, load: started.elapsed() })
@@ -222,32 +248,14 @@ pub fn load(
     sizes: Option<Sizes>,
     context: &Context,
 ) -> Result<Loaded, CliError> {
-    let started = Instant::now();
     match input {
-        Input::Artifact(artifact) => {
-            refuse_recompiling(how)?;
-            load_artifact(artifact, how, started)
-        }
+        Input::Artifact(artifact) => load_artifact(artifact, how, context),
         Input::Model(model) => {
             let sizes = sizes.map_or_else(|| self::sizes(&model, how.size.as_deref()), Ok)?;
             let graph = model.graph(sizes)?;
-            let weights = weights(&model, how.weights.as_deref(), context)?;
+            let weights = weights(&model.name, &model.source, how.weights.as_deref(), context)?;
             load_model(&graph, how, &weights, context)
         }
-    }
-}
-
-fn refuse_recompiling(how: &HowArgs) -> Result<(), CliError> {
-    let fixed = [
-        ("--size", how.size.is_some()),
-        ("--weights", how.weights.is_some()),
-        ("--math", how.math.is_some()),
-    ];
-    match fixed.iter().find(|(_, given)| *given) {
-        Some((name, _)) => {
-            Err(CliError::usage(format!("{name} is fixed in an artifact; give the model file instead")))
-        }
-        None => Ok(()),
     }
 }
 

@@ -45,7 +45,7 @@ pub fn compile(args: Compile, context: &Context) -> Result<(), CliError> {
     graph.add_taps(&args.tap)?;
     let weights = match &args.weights {
         Some(source) => {
-            let weights = pipeline::weights(&model, Some(source), context)?;
+            let weights = pipeline::weights(&model.name, &model.source, Some(source), context)?;
             pipeline::check_weights(&graph, &weights)?;
             Some(weights)
         }
@@ -53,7 +53,7 @@ pub fn compile(args: Compile, context: &Context) -> Result<(), CliError> {
     };
     let plan = pipeline::plan(&graph, pipeline::math(args.math)?)?;
     let cost = ttc_lower::cost::estimate(&plan);
-    context.progress.start("packing weights");
+    context.progress.start("writing the artifact");
     let hash = write(&args.output, &plan, weights.as_ref(), context)?;
     context.progress.finish("done");
     let bytes = std::fs::metadata(&args.output).map_err(|e| CliError::read(&args.output, e))?.len();

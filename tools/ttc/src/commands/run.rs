@@ -14,7 +14,7 @@ use ttc_scene::{Cloud, ConfDtype, ConfThreshold, Fit, Limits, ModelView, NetSize
 #[derive(Args)]
 pub struct Run {
     /// Model file (.ron) or compiled artifact, then the two photos; without a model, models/dust3r.ron.
-    #[arg(value_name = "[MODEL] IMG1 IMG2", num_args = 2..=3, required = true)]
+    #[arg(value_name = "[MODEL] IMG1 IMG2", num_args = 1.., required = true)]
     paths: Vec<PathBuf>,
     /// Folder for the results.
     #[arg(short, long, value_name = "DIR")]
@@ -82,7 +82,10 @@ pub fn run(args: Run, context: &Context) -> Result<(), CliError> {
     let (model, images) = match &args.paths[..] {
         [model, a, b] => (model.clone(), [a, b]),
         [a, b] => (PathBuf::from("models/dust3r.ron"), [a, b]),
-        _ => return Err(CliError::usage("expected [MODEL] IMG1 IMG2")),
+        given => {
+            let what = format!("{} paths given; expected [MODEL] IMG1 IMG2", given.len());
+            return Err(CliError::usage(what));
+        }
     };
     let min_conf = parse_min_conf(&args.min_conf)?;
     let photos = [read_photo(images[0])?, read_photo(images[1])?];

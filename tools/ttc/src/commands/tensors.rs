@@ -4,7 +4,6 @@ use crate::pipeline::{self, Input};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
 use ttc_codegen::weights::{NamedTensor, read_safetensors_f32, write_safetensors};
 use ttc_ir::Sizes;
 
@@ -28,16 +27,15 @@ pub fn tensors(args: Tensors, context: &Context) -> Result<(), CliError> {
     let images = [image(&given, "img1")?, image(&given, "img2")?];
     let sizes = Sizes { view1: (images[0].1[2], images[0].1[3]), view2: (images[1].1[2], images[1].1[3]) };
     let how = &args.model.how;
-    let started = Instant::now();
     let mut loaded = match pipeline::open(&args.model.model)? {
         Input::Artifact(artifact) => {
             refuse_missing_taps(&artifact.plan, &args.tap)?;
-            pipeline::load_artifact(artifact, how, started)?
+            pipeline::load_artifact(artifact, how, context)?
         }
         Input::Model(model) => {
             let mut graph = model.graph(sizes)?;
             graph.add_taps(&args.tap)?;
-            let weights = pipeline::weights(&model, how.weights.as_deref(), context)?;
+            let weights = pipeline::weights(&model.name, &model.source, how.weights.as_deref(), context)?;
             pipeline::load_model(&graph, how, &weights, context)?
         }
     };
