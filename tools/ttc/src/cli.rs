@@ -4,6 +4,7 @@ use crate::commands;
 use crate::error::{CliError, Exit};
 use crate::progress::{Mode, Progress};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -103,15 +104,23 @@ impl Context {
     /// Prints the machine-readable result, if asked for.
     pub fn report(&self, value: serde_json::Value) {
         if self.json {
-            println!("{value}");
+            print_line(&value.to_string());
         }
     }
 
     /// Prints a line for people, on stdout; with `--json` stdout belongs to the JSON.
     pub fn say(&self, text: &str) {
         if !self.json {
-            println!("{}", text.trim_end());
+            print_line(text.trim_end());
         }
+    }
+}
+
+/// To stdout. A reader that has seen enough (`| head`) ends the command and is no error.
+fn print_line(text: &str) {
+    let result = writeln!(std::io::stdout(), "{text}");
+    if let Err(e) = result {
+        std::process::exit(if e.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 });
     }
 }
 

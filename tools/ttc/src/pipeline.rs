@@ -15,7 +15,8 @@ use ttc_runtime::{Artifact, Bytes, Executor, Isa, Options};
 /// What a model argument turned out to be.
 pub enum Input {
     Model(Model),
-    Artifact(Artifact),
+    /// With the moment when opening it began.
+    Artifact(Artifact, Instant),
 }
 
 /// Reads a model file or an artifact; which of the two, its content tells.
@@ -25,7 +26,10 @@ pub fn open(path: &Path) -> Result<Input, CliError> {
         std::io::Read::read(&mut file, &mut start).is_ok_and(|n| Artifact::looks_like(&start[..n]))
     });
     match is_artifact {
-        true => Ok(Input::Artifact(Artifact::open(path)?)),
+        true => {
+            let started = Instant::now();
+            Ok(Input::Artifact(Artifact::open(path)?, started))
+        }
         false => Ok(Input::Model(open_model(path)?)),
     }
 }
@@ -212,8 +216,12 @@ fn pack(plan: &Plan, weights: &Weights, context: &Context) -> Result<Artifact, C
 }
 
 /// Loads an artifact; one without weights gets those of the argument, or those that it names.
-pub fn load_artifact(artifact: Artifact, how: &HowArgs, context: &Context) -> Result<Loaded, CliError> {
-    let started = Instant::now();
+pub fn load_artifact(
+    artifact: Artifact,
+    started: Instant,
+    how: &HowArgs,
+    context: &Context,
+) -> Result<Loaded, CliError> {
     let fixed = [
         ("--size", how.size.is_some()),
         ("--weights", how.weights.is_some() && artifact.has_weights()),
@@ -249,7 +257,7 @@ pub fn load(
     context: &Context,
 ) -> Result<Loaded, CliError> {
     match input {
-        Input::Artifact(artifact) => load_artifact(artifact, how, context),
+        Input::Artifact(artifact, started) => load_artifact(artifact, started, how, context),
         Input::Model(model) => {
             let sizes = sizes.map_or_else(|| self::sizes(&model, how.size.as_deref()), Ok)?;
             let graph = model.graph(sizes)?;

@@ -51,7 +51,7 @@ enum Format {
 
 pub fn explain(args: Explain, context: &Context) -> Result<(), CliError> {
     match pipeline::open(&args.model)? {
-        Input::Artifact(artifact) => match args.stage {
+        Input::Artifact(artifact, _) => match args.stage {
             Stage::Graph | Stage::Fused => {
                 Err(CliError::usage("an artifact holds the plan only; give the model file to see its graph"))
             }

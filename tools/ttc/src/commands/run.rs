@@ -134,7 +134,7 @@ fn load(
     context: &Context,
 ) -> Result<(Loaded, [(u32, u32); 2]), CliError> {
     match pipeline::open(path)? {
-        Input::Artifact(artifact) => {
+        Input::Artifact(artifact, started) => {
             let side = |at: usize| {
                 let (_, id) = &artifact.plan.inputs[at];
                 let shape = &artifact.plan.buf(*id).shape;
@@ -148,7 +148,7 @@ fn load(
                     )));
                 }
             };
-            Ok((pipeline::load(Input::Artifact(artifact), how, None, context)?, sizes))
+            Ok((pipeline::load_artifact(artifact, started, how, context)?, sizes))
         }
         Input::Model(model) => {
             let sizes = choose_sizes(&model, how.size.as_deref(), fit, photos)?;

@@ -28,9 +28,9 @@ pub fn tensors(args: Tensors, context: &Context) -> Result<(), CliError> {
     let sizes = Sizes { view1: (images[0].1[2], images[0].1[3]), view2: (images[1].1[2], images[1].1[3]) };
     let how = &args.model.how;
     let mut loaded = match pipeline::open(&args.model.model)? {
-        Input::Artifact(artifact) => {
+        Input::Artifact(artifact, started) => {
             refuse_missing_taps(&artifact.plan, &args.tap)?;
-            pipeline::load_artifact(artifact, how, context)?
+            pipeline::load_artifact(artifact, started, how, context)?
         }
         Input::Model(model) => {
             let mut graph = model.graph(sizes)?;
