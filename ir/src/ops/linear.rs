@@ -27,10 +27,7 @@ impl OpDef for Linear {
     }
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
-        let mut out = ins[0].to_vec();
-        *out.last_mut().ok_or("expected at least one axis")? = self.out;
-        check_residuals(&ins[1..], &out)?;
-        Ok(out)
+        infer(ins, self.out)
     }
 
     fn weights(&self, ins: &[&[usize]]) -> Vec<(&'static str, Vec<usize>)> {
@@ -50,6 +47,14 @@ impl OpDef for Linear {
         let y = affine(&x, weights[0], Some(weights[1])).map(|v| self.act.apply(v));
         add_residuals(y, &ins[1..])
     }
+}
+
+/// The first input's shape with `out` channels, which every residual must have too.
+pub(crate) fn infer(ins: &[&[usize]], out: usize) -> Result<Vec<usize>, String> {
+    let mut shape = ins[0].to_vec();
+    *shape.last_mut().ok_or("expected at least one axis")? = out;
+    check_residuals(&ins[1..], &shape)?;
+    Ok(shape)
 }
 
 /// `x · Wᵀ + b` over the last axis; the one reference matrix product with weights.

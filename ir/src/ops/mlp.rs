@@ -1,4 +1,4 @@
-use super::{OpDef, add_residuals, check_residuals, is_default};
+use super::{OpDef, add_residuals, is_default};
 use crate::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,7 @@ impl OpDef for Mlp {
     }
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
-        let mut out = ins[0].to_vec();
-        *out.last_mut().ok_or("expected at least one axis")? = self.out;
-        check_residuals(&ins[1..], &out)?;
-        Ok(out)
+        super::linear::infer(ins, self.out)
     }
 
     fn weights(&self, ins: &[&[usize]]) -> Vec<(&'static str, Vec<usize>)> {
