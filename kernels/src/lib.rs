@@ -15,6 +15,7 @@ mod layer_norm;
 mod mlp;
 pub mod pack;
 mod patch_embed;
+mod pixel_shuffle;
 mod reference;
 pub use reference::to_tensor;
 mod upsample;
@@ -38,6 +39,8 @@ pub const KERNELS: &[&dyn Kernel] = &[
     &eltwise::Eltwise,
     &head::Points,
     &head::Confidence,
+    &head::Descriptors,
+    &pixel_shuffle::PixelShuffle,
     &copy::Copy,
     &reference::Reference,
 ];

@@ -19,6 +19,7 @@ mod pixels;
 mod pointwise;
 mod resample;
 mod rows;
+mod shuffle;
 mod simd;
 mod tile;
 
@@ -34,5 +35,6 @@ pub use pixels::{
     ConvTranspose, PatchEmbed, Pointwise, conv_transpose, conv_transpose_scratch_bytes, patch_embed,
     patch_embed_scratch_bytes,
 };
-pub use pointwise::{LayerNorm, activate, add, confidence, gelu, layer_norm, points, relu};
+pub use pointwise::{LayerNorm, activate, add, confidence, descriptors, gelu, layer_norm, points, relu};
 pub use resample::{Upsample2, upsample2, upsample2_scratch_bytes};
+pub use shuffle::{PixelShuffle, pixel_shuffle};

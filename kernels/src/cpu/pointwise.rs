@@ -112,18 +112,34 @@ pub fn confidence(ctx: &mut Ctx, n: usize, channel: usize, floor: f32, x: Src, m
     });
 }
 
+/// out `[n, len]`: channels `start..start + len` of x `[n, ..]` divided by their Euclidean norm; zero stays zero.
+pub fn descriptors(ctx: &mut Ctx, n: usize, start: usize, len: usize, x: Src, mut out: Dst) {
+    let (x, out) = (x.raw("descriptors x", n, start + len), out.raw("descriptors out", n, len));
+    each_rows(ctx, n, len, |_, lo, hi| {
+        for i in lo..hi {
+            // SAFETY: both were checked for all rows; no other task has this row.
+            let squares: f32 = (0..len).map(|c| unsafe { get(x, i, start + c) }.powi(2)).sum();
+            let by = 1.0 / squares.sqrt().max(1e-12);
+            for c in 0..len {
+                // SAFETY: as above.
+                unsafe { set(out, i, c, get(x, i, start + c) * by) };
+            }
+        }
+    });
+}
+
 fn each_rows(ctx: &mut Ctx, rows: usize, cols: usize, f: impl Fn(super::Isa, usize, usize) + Sync) {
     let team = ctx.team(0);
     team.par_ranges(rows, GRAIN / cols.max(1), |lo, hi| f(team.isa, lo, hi));
 }
 
-unsafe fn get(x: In, row: usize, col: usize) -> f32 {
+pub(super) unsafe fn get(x: In, row: usize, col: usize) -> f32 {
     let at = x.at(row, col);
     // SAFETY: passed on from the caller.
     unsafe { if x.bf16 { at.ptr.cast::<bf16>().read().to_f32() } else { at.ptr.cast::<f32>().read() } }
 }
 
-unsafe fn set(out: Out, row: usize, col: usize, v: f32) {
+pub(super) unsafe fn set(out: Out, row: usize, col: usize, v: f32) {
     let at = out.at(row, col);
     // SAFETY: passed on from the caller.
     unsafe {

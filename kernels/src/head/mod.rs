@@ -1,4 +1,4 @@
-//! The last step of a head: pointmap and confidence from raw channels, in f32.
+//! The last step of a head: pointmap, confidence and descriptors from raw channels, in f32.
 
 use crate::cpu::{self, Ctx};
 use crate::{Call, Choice, Kernel, Site};
@@ -40,12 +40,30 @@ impl Kernel for Confidence {
     }
 }
 
+pub struct Descriptors;
+
+impl Kernel for Descriptors {
+    fn name(&self) -> &'static str {
+        "descriptors"
+    }
+
+    fn accepts(&self, site: &Site) -> Option<Choice> {
+        matches!(site.op, Op::Descriptors(_)).then(|| last_step(site)).flatten()
+    }
+
+    fn run(&self, call: Call, ctx: &mut Ctx) {
+        let Op::Descriptors(op) = call.op else { return };
+        let (pixels, channels) = call.ins[0].matrix();
+        cpu::descriptors(ctx, pixels, op.start, op.len, call.ins[0].rows(channels), call.out.rows(op.len));
+    }
+}
+
 fn last_step(site: &Site) -> Option<Choice> {
     let choice = Choice {
         order: Order::RowMajor,
         exact: vec![true],
         consts: vec![],
-        why: "exponentials in f32".into(),
+        why: "exponentials and norms in f32".into(),
     };
     (site.orders[0] == Order::ChannelsLast).then_some(choice)
 }
