@@ -85,6 +85,11 @@ fn header(bytes: &[u8]) -> Result<(usize, Metadata), RuntimeError> {
         .ok_or_else(short)?;
     let header: Metadata = serde_json::from_slice(&bytes[8..end])
         .map_err(|e| RuntimeError::artifact(format!("its header is damaged ({e})")))?;
+    let total = end.saturating_add(header.data_len());
+    if total > bytes.len() {
+        let what = format!("it is cut off: it has {} bytes, its header describes {total}", bytes.len());
+        return Err(RuntimeError::artifact(what));
+    }
     Ok((end, header))
 }
 
