@@ -346,7 +346,7 @@ impl Graph {
         let node = self.node(id);
         let ins: Vec<_> = node.ins.iter().map(|i| format!("%{}", i.0)).collect();
         let op = if matches!(node.op, Op::Input(_)) { "Input".into() } else { node.op.to_string() };
-        format!("%{:<5}{:<56} {:<15} {:<16} {op}", id.0, node.name, dims(&node.shape), ins.join(" "))
+        format!("%{:<5}{:<66} {:<15} {:<16} {op}", id.0, node.name, dims(&node.shape), ins.join(" "))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::ops::Op;
 use crate::tensor::{DType, dims};
 use crate::weight::{Expr, Weight, WeightId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 /// What the plan is for.
@@ -322,7 +322,9 @@ impl Draft {
 
     /// Bytes that one step moves at least: each input and constant read once, the output written once.
     pub fn traffic(&self, step: &Step) -> u64 {
-        let bufs = step.ins.iter().chain([&step.out]).filter_map(|&b| self.buf(b).bytes()).sum::<u64>();
+        // A packed projection that attention reads three parts of is one input.
+        let touched: BTreeSet<BufId> = step.ins.iter().copied().chain([step.out]).collect();
+        let bufs = touched.into_iter().filter_map(|b| self.buf(b).bytes()).sum::<u64>();
         bufs + step.consts.iter().map(|&c| self.const_bytes(c)).sum::<u64>()
     }
 
@@ -356,6 +358,11 @@ impl fmt::Display for Plan {
             mib(self.arena_bytes),
             mib(consts)
         )?;
+        writeln!(
+            f,
+            "{:<14} {:<66} {:>7} {:>7}  {:<76} why",
+            "kernel", "value", "GFLOP", "MB", "reads -> writes"
+        )?;
         let rows: Vec<_> = self.steps.iter().map(|s| (s.name.clone(), self.row(s))).collect();
         f.write_str(&fold_repeats(&rows))?;
         for (name, id) in &self.outputs {
@@ -367,15 +374,22 @@ impl fmt::Display for Plan {
 
 impl Draft {
     fn row(&self, step: &Step) -> String {
-        let mut line = format!("{:<14} {:<52} ", step.kernel, step.name);
-        let ins: Vec<_> = step.ins.iter().map(|&i| self.place(i)).collect();
-        write!(line, "{} -> {}", ins.join(" "), self.place(step.out)).expect("writing to a String");
+        let mut ins: Vec<(String, usize)> = vec![];
+        for place in step.ins.iter().map(|&i| self.place(i)) {
+            match ins.last_mut() {
+                Some((last, times)) if *last == place => *times += 1,
+                _ => ins.push((place, 1)),
+            }
+        }
+        let times =
+            |(place, n): &(String, usize)| if *n == 1 { place.clone() } else { format!("{n} x {place}") };
+        let ins: Vec<String> = ins.iter().map(times).collect();
         let (gflop, mb) = (self.flops(step) as f64 / 1e9, self.traffic(step) as f64 / 1e6);
-        write!(line, "  {gflop:.2} GFLOP {mb:.1} MB  why: {}", step.why).expect("writing to a String");
-        line
+        let moved = format!("{} -> {}", ins.join(", "), self.place(step.out));
+        format!("{:<14} {:<66} {gflop:>7.2} {mb:>7.1}  {moved:<76} {}", step.kernel, step.name, step.why)
     }
 
-    /// `2x1024x768 bf16 cl`.
+    /// `2x1024x768 bf16`, with `nhwc` for a map stored channels-last.
     fn place(&self, id: BufId) -> String {
         let b = self.buf(id);
         let order = if b.layout.order == Order::ChannelsLast { " nhwc" } else { "" };

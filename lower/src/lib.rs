@@ -23,7 +23,7 @@ pub fn compile(graph: &Graph, options: Options) -> Result<Plan, Vec<Diag>> {
     let choices = select::select(&graph, options.math);
     let layouts = place::layouts(&graph, &choices, options.math);
     let (bufs, buf_of) = place::buffers(&graph, &layouts);
-    let (steps, weights, consts) = place::steps(&graph, choices, &layouts, &buf_of);
+    let (steps, weights, consts) = place::steps(&graph, choices, &layouts, &buf_of, options.math);
     let ports = |ids: Vec<(String, ttc_ir::NodeId)>| {
         ids.into_iter().map(|(n, id)| (n, buf_of[id.0 as usize])).collect()
     };

@@ -85,6 +85,7 @@ pub(crate) fn steps(
     choices: Vec<(Selected, Order)>,
     layouts: &[Placed],
     buf_of: &[BufId],
+    plan_math: Math,
 ) -> (Vec<Step>, Vec<Weight>, Vec<Const>) {
     let mut weights = graph.weights.clone();
     let mut consts: Vec<Const> = vec![];
@@ -115,10 +116,14 @@ pub(crate) fn steps(
             out: buf_of[id.0 as usize],
             consts: ids,
             math,
-            why: format!("{}{}", choice.why, layouts[id.0 as usize].why),
+            why: format!("{}{}{}", choice.why, layouts[id.0 as usize].why, precision_why(math, plan_math)),
         });
     }
     (steps, weights, consts)
+}
+
+fn precision_why(step: Math, plan: Math) -> &'static str {
+    if step == plan { "" } else { "; f32 products: little work, and its rounding would reach everything" }
 }
 
 fn rope_table(weights: &mut Vec<Weight>, base: f32, positions: usize, d: usize) -> WeightId {

@@ -402,19 +402,14 @@ impl<'a> Expander<'a> {
                     .push(Diag::user(format!("output `{name}` {what}"), expected).at(self.model.span(text)));
             }
         }
-        let order = topological(&edges).unwrap_or_else(|cycles| {
-            for cycle in cycles {
-                let names: Vec<_> = cycle.iter().map(|&i| self.drafts[i].name.as_str()).collect();
-                let what = format!("the nodes {} form a cycle", names.join(" -> "));
-                let first = &self.drafts[cycle[0]];
-                problems.push(
-                    Diag::user(what, "expected every node to read earlier values")
-                        .node(&first.name)
-                        .at(first.span.clone()),
-                );
-            }
-            vec![]
-        });
+        let (order, cycles) = topological(&edges);
+        for cycle in &cycles {
+            let names: Vec<_> = cycle.iter().map(|&i| self.drafts[i].name.as_str()).collect();
+            let what = format!("the nodes {} form a cycle", names.join(" -> "));
+            let first = &self.drafts[cycle[0]];
+            let diag = Diag::user(what, "expected every node to read earlier values");
+            problems.push(diag.node(&first.name).at(first.span.clone()));
+        }
         let mut graph =
             Graph { unused: self.unused.clone(), aliases: self.aliases.clone(), ..Graph::default() };
         let mut ids: Vec<Option<NodeId>> = vec![None; self.drafts.len()];
@@ -458,22 +453,20 @@ fn add_weights(graph: &mut Graph, id: NodeId) {
     graph.node_mut(id).weights = weights;
 }
 
-/// A topological order that keeps the given one where it is one already, or every cycle.
-fn topological(edges: &[Vec<usize>]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
+/// A topological order, which is the given one where that is one already, and every cycle; nodes of cycles are left out.
+fn topological(edges: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
+    if edges.iter().enumerate().all(|(to, ins)| ins.iter().all(|&from| from < to)) {
+        return ((0..edges.len()).collect(), vec![]);
+    }
     let mut graph = petgraph::graph::DiGraph::<usize, ()>::new();
     let ids: Vec<_> = (0..edges.len()).map(|i| graph.add_node(i)).collect();
     for (to, ins) in edges.iter().enumerate() {
         graph.extend_with_edges(ins.iter().map(|&from| (ids[from], ids[to])));
     }
-    if edges.iter().enumerate().all(|(to, ins)| ins.iter().all(|&from| from < to)) {
-        return Ok((0..edges.len()).collect());
-    }
-    match petgraph::algo::toposort(&graph, None) {
-        Ok(order) => Ok(order.into_iter().map(|n| graph[n]).collect()),
-        Err(_) => {
-            let components = petgraph::algo::tarjan_scc(&graph).into_iter();
-            let cyclic = components.filter(|c| c.len() > 1 || graph.contains_edge(c[0], c[0]));
-            Err(cyclic.map(|c| c.into_iter().map(|n| graph[n]).rev().collect()).collect())
-        }
-    }
+    // Strongly connected components come in reverse topological order; those of one node without a loop are no cycles.
+    let components = petgraph::algo::tarjan_scc(&graph).into_iter().rev();
+    let (cycles, single): (Vec<_>, Vec<_>) =
+        components.partition(|c| c.len() > 1 || graph.contains_edge(c[0], c[0]));
+    let order = single.into_iter().map(|c| graph[c[0]]).collect();
+    (order, cycles.into_iter().map(|c| c.into_iter().map(|n| graph[n]).rev().collect()).collect())
 }
