@@ -69,10 +69,9 @@ struct How {
 }
 
 /// Runs the kernel that `select` picks, which must be `kernel`; returns its output and what `eval` says.
-fn compute(kernel: &str, op: &Op, shapes: &[Vec<usize>], orders: &[Order], how: How) -> (Tensor, Tensor) {
-    let ins: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-    let out_shape = op.infer(&ins).unwrap_or_else(|e| panic!("{op}: {e}"));
-    let site = Site { op, ins: &ins, out: &out_shape, orders, math: how.math };
+fn compute(kernel: &str, op: &Op, ins: &[&[usize]], orders: &[Order], how: How) -> (Tensor, Tensor) {
+    let out_shape = op.infer(ins).unwrap_or_else(|e| panic!("{op}: {e}"));
+    let site = Site { op, ins, out: &out_shape, orders, math: how.math };
     let (chosen, choice) = select(&site);
     assert_eq!(chosen.name(), kernel, "{op}");
     let mut tensors: Vec<Tensor> =
@@ -86,7 +85,7 @@ fn compute(kernel: &str, op: &Op, shapes: &[Vec<usize>], orders: &[Order], how: 
         }
     }
     let mut weights: Vec<Tensor> = op
-        .weights(&ins)
+        .weights(ins)
         .into_iter()
         .enumerate()
         .map(|(i, (_, shape))| {
@@ -161,7 +160,7 @@ fn relative_l2(a: &Tensor, b: &Tensor) -> f64 {
 /// Checks one case on everything: f32 to a few roundings, bf16 to what rounding intermediate values (normalised rows, hidden rows,
 /// attention weights: 2^-9 each) leaves; the same bits for any number of threads.
 #[track_caller]
-fn check(kernel: &str, op: &str, shapes: &[Vec<usize>], order: Order) {
+fn check(kernel: &str, op: &str, shapes: &[&[usize]], order: Order) {
     let op = Op::parse(op).unwrap_or_else(|e| panic!("{op}: {e}"));
     let orders = vec![order; shapes.len()];
     for isa in Isa::available() {
@@ -187,31 +186,26 @@ const MAPS: Order = Order::ChannelsLast;
 fn gemm() {
     for (m, k, n) in [(1, 1, 1), (1, 3, 5), (2, 64, 33), (13, 7, 32), (49, 96, 31), (97, 130, 65)] {
         let (x, y) = (vec![1, m, k], vec![1, m, n]);
-        check("gemm", &format!("Linear(out: {n})"), &[x.clone()], ROWS);
-        check("gemm", &format!("Linear(out: {n}, act: Gelu, residuals: 1)"), &[x.clone(), y.clone()], ROWS);
-        check(
-            "gemm",
-            &format!("Linear(out: {n}, act: Relu, residuals: 2)"),
-            &[x.clone(), y.clone(), y.clone()],
-            ROWS,
-        );
+        check("gemm", &format!("Linear(out: {n})"), &[&x], ROWS);
+        check("gemm", &format!("Linear(out: {n}, act: Gelu, residuals: 1)"), &[&x, &y], ROWS);
+        check("gemm", &format!("Linear(out: {n}, act: Relu, residuals: 2)"), &[&x, &y, &y], ROWS);
         if k > 1 {
-            check("gemm", &format!("Linear(out: {n}, norm: Some(1e-6))"), &[x], ROWS);
+            check("gemm", &format!("Linear(out: {n}, norm: Some(1e-6))"), &[&x], ROWS);
         }
     }
-    check("gemm", "Conv2d(out: 9, kernel: 1)", &[vec![2, 5, 3, 7]], MAPS);
-    check("gemm", "Conv2d(out: 9, kernel: 1, bias: false)", &[vec![2, 5, 3, 7]], MAPS);
+    check("gemm", "Conv2d(out: 9, kernel: 1)", &[&[2, 5, 3, 7]], MAPS);
+    check("gemm", "Conv2d(out: 9, kernel: 1, bias: false)", &[&[2, 5, 3, 7]], MAPS);
 }
 
 #[test]
 fn mlp() {
     for (m, k, hidden, n) in [(1, 2, 1, 1), (5, 8, 37, 8), (50, 33, 70, 20)] {
         let (x, y) = (vec![1, m, k], vec![1, m, n]);
-        check("mlp", &format!("Mlp(hidden: {hidden}, out: {n})"), &[x.clone()], ROWS);
+        check("mlp", &format!("Mlp(hidden: {hidden}, out: {n})"), &[&x], ROWS);
         check(
             "mlp",
             &format!("Mlp(hidden: {hidden}, out: {n}, norm: Some(1e-6), residuals: 1)"),
-            &[x, y],
+            &[&x, &y],
             ROWS,
         );
     }
@@ -223,7 +217,7 @@ fn attention() {
     {
         let c = heads * d;
         let op = format!("Attention(heads: {heads}, d: {d}, at: (0, {c}, {}))", 2 * c);
-        check("attention", &op, &[vec![b, nq, c], vec![b, nk, 3 * c], vec![b, nk, 3 * c]], ROWS);
+        check("attention", &op, &[&[b, nq, c], &[b, nk, 3 * c], &[b, nk, 3 * c]], ROWS);
     }
     for (grid_q, grid_k, d) in [((2, 3), (2, 3), 64), ((3, 5), (4, 2), 32), ((1, 7), (7, 1), 16)] {
         let (nq, nk) = (grid_q.0 * grid_q.1, grid_k.0 * grid_k.1);
@@ -231,7 +225,7 @@ fn attention() {
             "Attention(heads: 2, d: {d}, at: (0, 0, {}), rope: Some(base: 100, q: {grid_q:?}, k: {grid_k:?}))",
             2 * d
         );
-        check("attention", &op, &[vec![2, nq, 2 * d], vec![2, nk, 4 * d], vec![2, nk, 4 * d]], ROWS);
+        check("attention", &op, &[&[2, nq, 2 * d], &[2, nk, 4 * d], &[2, nk, 4 * d]], ROWS);
     }
 }
 
@@ -240,25 +234,20 @@ fn conv3x3() {
     for (b, c, h, w, n) in [(1, 1, 1, 1, 1), (1, 3, 5, 7, 4), (2, 8, 4, 13, 33), (1, 34, 9, 3, 16)] {
         let x = vec![b, c, h, w];
         let y = vec![b, n, h, w];
-        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, pad: 1)"), &[x.clone()], MAPS);
+        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, pad: 1)"), &[&x], MAPS);
         check(
             "conv3x3",
             &format!("Conv2d(out: {n}, kernel: 3, pad: 1, bias: false, pre_relu: true, act: Relu)"),
-            &[x.clone()],
+            &[&x],
             MAPS,
         );
-        check(
-            "conv3x3",
-            &format!("Conv2d(out: {n}, kernel: 3, pad: 1, residuals: 2)"),
-            &[x.clone(), y.clone(), y],
-            MAPS,
-        );
-        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, stride: 2, pad: 1)"), &[x.clone()], MAPS);
-        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, pad: 1, upsample: true)"), &[x.clone()], MAPS);
+        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, pad: 1, residuals: 2)"), &[&x, &y, &y], MAPS);
+        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, stride: 2, pad: 1)"), &[&x], MAPS);
+        check("conv3x3", &format!("Conv2d(out: {n}, kernel: 3, pad: 1, upsample: true)"), &[&x], MAPS);
         check(
             "conv3x3",
             &format!("Conv2d(out: {n}, kernel: 3, pad: 1, upsample: true, act: Relu, pointwise: Some(4))"),
-            &[x],
+            &[&x],
             MAPS,
         );
     }
@@ -267,15 +256,10 @@ fn conv3x3() {
 #[test]
 fn patches_and_transposed_convolutions() {
     for (b, h, w, n) in [(1, 16, 16, 5), (2, 32, 48, 33)] {
-        check("patch_embed", &format!("Conv2d(out: {n}, kernel: 16, stride: 16)"), &[vec![b, 3, h, w]], ROWS);
+        check("patch_embed", &format!("Conv2d(out: {n}, kernel: 16, stride: 16)"), &[&[b, 3, h, w]], ROWS);
     }
     for (c, n, s, h, w) in [(1, 1, 2, 1, 1), (5, 7, 4, 3, 2), (40, 34, 2, 5, 9)] {
-        check(
-            "conv_transpose",
-            &format!("ConvTranspose2d(out: {n}, kernel: {s})"),
-            &[vec![2, c, h, w]],
-            MAPS,
-        );
+        check("conv_transpose", &format!("ConvTranspose2d(out: {n}, kernel: {s})"), &[&[2, c, h, w]], MAPS);
     }
 }
 
@@ -283,36 +267,36 @@ fn patches_and_transposed_convolutions() {
 fn moves_and_element_wise_ops() {
     for (b, c, h, w) in [(1, 1, 1, 1), (2, 5, 3, 7), (1, 64, 9, 4)] {
         let x = vec![b, c, h, w];
-        check("upsample2", "Upsample(by: 2)", &[x.clone()], MAPS);
-        check("eltwise", "Add", &[x.clone(), x.clone()], MAPS);
-        check("eltwise", "Relu", &[x.clone()], MAPS);
-        check("eltwise", "Gelu", &[x.clone()], ROWS);
-        check("copy", &format!("Crop(h: {}, w: {})", h.div_ceil(2), w.div_ceil(2)), &[x.clone()], MAPS);
+        check("upsample2", "Upsample(by: 2)", &[&x], MAPS);
+        check("eltwise", "Add", &[&x, &x], MAPS);
+        check("eltwise", "Relu", &[&x], MAPS);
+        check("eltwise", "Gelu", &[&x], ROWS);
+        check("copy", &format!("Crop(h: {}, w: {})", h.div_ceil(2), w.div_ceil(2)), &[&x], MAPS);
         for axis in 0..4 {
-            check("copy", &format!("Concat(axis: {axis})"), &[x.clone(), x.clone()], MAPS);
-            check("copy", &format!("Concat(axis: {axis})"), &[x.clone(), x.clone()], ROWS);
+            check("copy", &format!("Concat(axis: {axis})"), &[&x, &x], MAPS);
+            check("copy", &format!("Concat(axis: {axis})"), &[&x, &x], ROWS);
         }
     }
-    check("pixel_shuffle", "PixelShuffle(by: 2)", &[vec![2, 12, 3, 5]], MAPS);
-    check("pixel_shuffle", "PixelShuffle(by: 16)", &[vec![1, 1024, 2, 3]], MAPS);
+    check("pixel_shuffle", "PixelShuffle(by: 2)", &[&[2, 12, 3, 5]], MAPS);
+    check("pixel_shuffle", "PixelShuffle(by: 16)", &[&[1, 1024, 2, 3]], MAPS);
 }
 
 #[test]
 fn norms_and_heads() {
     for (m, c) in [(1, 2), (7, 33), (50, 128)] {
-        check("layer_norm", "LayerNorm(eps: 1e-6)", &[vec![1, m, c]], ROWS);
+        check("layer_norm", "LayerNorm(eps: 1e-6)", &[&[1, m, c]], ROWS);
     }
-    for shape in [vec![1, 4, 1, 1], vec![2, 29, 5, 7]] {
-        check("points", "Points", &[shape.clone()], MAPS);
-        check("confidence", "Confidence(channel: 3, floor: 1)", &[shape.clone()], MAPS);
-        check("descriptors", "Descriptors(start: 1, len: 3)", &[shape], MAPS);
+    for shape in [[1, 4, 1, 1], [2, 29, 5, 7]] {
+        check("points", "Points", &[&shape], MAPS);
+        check("confidence", "Confidence(channel: 3, floor: 1)", &[&shape], MAPS);
+        check("descriptors", "Descriptors(start: 1, len: 3)", &[&shape], MAPS);
     }
 }
 
 #[test]
 fn what_no_kernel_takes_runs_by_its_definition() {
-    check("reference", "Softmax", &[vec![2, 3, 5]], ROWS);
-    check("reference", "Upsample(by: 3)", &[vec![1, 2, 3, 4]], MAPS);
-    check("reference", "Conv2d(out: 3, kernel: 5, pad: 2)", &[vec![1, 2, 6, 4]], MAPS);
-    check("reference", "Linear(out: 3)", &[vec![1, 2, 3, 4]], MAPS);
+    check("reference", "Softmax", &[&[2, 3, 5]], ROWS);
+    check("reference", "Upsample(by: 3)", &[&[1, 2, 3, 4]], MAPS);
+    check("reference", "Conv2d(out: 3, kernel: 5, pad: 2)", &[&[1, 2, 6, 4]], MAPS);
+    check("reference", "Linear(out: 3)", &[&[1, 2, 3, 4]], MAPS);
 }

@@ -188,7 +188,7 @@ impl Op for Softmax {
                     let keep = exp2::<S>(S::splat(old - max));
                     let mut lanes = [0.0; LANES];
                     S::store(lanes.as_mut_ptr(), keep);
-                    sum = self.sum.add(r).read() * lanes[0] + sum;
+                    sum += self.sum.add(r).read() * lanes[0];
                     if old < max {
                         for i in (0..self.o_stride).step_by(LANES) {
                             let o = self.o.add(r * self.o_stride + i);

@@ -16,7 +16,7 @@ pub enum Act {
 #[inline(always)]
 pub(super) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
     // Minimax in relative error on [-1/2, 1/2]: 7.5e-8.
-    const C: [f32; 6] = [1.0, 0.693_146_97, 0.240_221_2, 0.055_507_133, 0.009_675_541_5, 0.001_327_647_2];
+    const C: [f32; 6] = [1.0, 0.693_146_97, 0.240_221_2, 0.055_507_133, 0.009_675_541, 0.001_327_647_2];
     // SAFETY: passed on from the caller.
     unsafe {
         let x = S::min(S::max(x, S::splat(-126.0)), S::splat(127.0));

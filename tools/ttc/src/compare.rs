@@ -68,12 +68,15 @@ pub fn read(path: &Path) -> Result<Vec<Named>, CliError> {
     Ok(tensors.into_iter().map(|(name, shape, data)| Named { name, shape, data }).collect())
 }
 
+/// What [`compare_all`] found: comparisons by name, and the names without a partner.
+pub type Compared = (Vec<(String, Comparison)>, Vec<String>);
+
 /// Pairs tensors of the two files by name, and compares them. `out.` before a name counts for nothing, and a name with a selection,
 /// `NAME|SELECTION`, is compared with that part of the other file's `NAME`: `tok64` (every 64th token), `px8` (every 8th row and
 /// column), `ch16px4` (every 16th channel of those), `row137` (one image row).
 ///
 /// Returns the comparisons with `a` as the reference, and the names that have no partner.
-pub fn compare_all(a: &[Named], b: &[Named]) -> Result<(Vec<(String, Comparison)>, Vec<String>), CliError> {
+pub fn compare_all(a: &[Named], b: &[Named]) -> Result<Compared, CliError> {
     let plain = |name: &str| name.strip_prefix("out.").unwrap_or(name).to_string();
     let mut results = vec![];
     let mut alone = vec![];

@@ -16,7 +16,7 @@ use ttc_runtime::{Artifact, Bytes, Executor, Isa, Options};
 pub enum Input {
     Model(Model),
     /// With the moment when opening it began.
-    Artifact(Artifact, Instant),
+    Artifact(Box<Artifact>, Instant),
 }
 
 /// Reads a model file or an artifact; which of the two, its content tells.
@@ -28,7 +28,7 @@ pub fn open(path: &Path) -> Result<Input, CliError> {
     match is_artifact {
         true => {
             let started = Instant::now();
-            Ok(Input::Artifact(Artifact::open(path)?, started))
+            Ok(Input::Artifact(Box::new(Artifact::open(path)?), started))
         }
         false => Ok(Input::Model(open_model(path)?)),
     }
@@ -257,7 +257,7 @@ pub fn load(
     context: &Context,
 ) -> Result<Loaded, CliError> {
     match input {
-        Input::Artifact(artifact, started) => load_artifact(artifact, started, how, context),
+        Input::Artifact(artifact, started) => load_artifact(*artifact, started, how, context),
         Input::Model(model) => {
             let sizes = sizes.map_or_else(|| self::sizes(&model, how.size.as_deref()), Ok)?;
             let graph = model.graph(sizes)?;

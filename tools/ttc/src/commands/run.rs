@@ -148,7 +148,7 @@ fn load(
                     )));
                 }
             };
-            Ok((pipeline::load_artifact(artifact, started, how, context)?, sizes))
+            Ok((pipeline::load_artifact(*artifact, started, how, context)?, sizes))
         }
         Input::Model(model) => {
             let sizes = choose_sizes(&model, how.size.as_deref(), fit, photos)?;

@@ -30,7 +30,7 @@ pub fn tensors(args: Tensors, context: &Context) -> Result<(), CliError> {
     let mut loaded = match pipeline::open(&args.model.model)? {
         Input::Artifact(artifact, started) => {
             refuse_missing_taps(&artifact.plan, &args.tap)?;
-            pipeline::load_artifact(artifact, started, how, context)?
+            pipeline::load_artifact(*artifact, started, how, context)?
         }
         Input::Model(model) => {
             let mut graph = model.graph(sizes)?;
