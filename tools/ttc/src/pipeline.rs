@@ -81,34 +81,28 @@ pub fn weights(name: &str, from: &Source, arg: Option<&str>, context: &Context) 
             format!("hf:{}{at}", from.repo).parse()?
         }
     };
-    if matches!(&source, WeightSource::Hub(_)) || source.to_string().contains("DUSt3R") {
-        context.progress.note(&format!("weights under {}", licence(from)));
+    if !matches!(&source, WeightSource::Synthetic(_)) && !from.licence.is_empty() {
+        context.progress.note(&format!("weights of {name} are under {}", from.licence));
     }
     open_weights(&source, context)
-}
-
-fn licence(from: &Source) -> &str {
-    match from.licence.as_str() {
-        "" => "their own licence: see the repository",
-        licence => licence,
-    }
 }
 
 /// Opens a weight source, downloading it if it must be.
 pub fn open_weights(source: &WeightSource, context: &Context) -> Result<Weights, CliError> {
     match source {
         WeightSource::Synthetic(seed) => Ok(Weights::synthetic(*seed)),
-        _ => Ok(Weights::open(&resolve(source, context)?)?),
+        _ => Ok(Weights::open(&resolve(source, false, context)?)?),
     }
 }
 
-/// The files of a weight source; none for synthetic weights.
-pub fn resolve(source: &WeightSource, context: &Context) -> Result<Vec<PathBuf>, CliError> {
+/// The files of a weight source; none for synthetic weights. With `refresh` the hub is asked what a branch means now, even if
+/// the cache has an answer.
+pub fn resolve(source: &WeightSource, refresh: bool, context: &Context) -> Result<Vec<PathBuf>, CliError> {
     let resolved = std::thread::scope(|scope| {
         // Download events come on a thread of the client's and are drawn here.
         let (send, receive) = std::sync::mpsc::channel::<(String, u64, u64)>();
         let progress = Some(Arc::new(move |event: &Event<'_>| forward(event, &send)) as Arc<hub::ProgressFn>);
-        let options = HubOptions { progress, ..HubOptions::from_env() };
+        let options = HubOptions { progress, refresh, ..HubOptions::from_env() };
         let worker = scope.spawn(move || hub::resolve(source, &options));
         let mut file = String::new();
         for (name, done, total) in receive {

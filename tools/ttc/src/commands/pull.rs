@@ -13,7 +13,7 @@ pub struct Pull {
 
 pub fn pull(args: Pull, context: &Context) -> Result<(), CliError> {
     let shown = args.repo.to_string();
-    let files = pipeline::resolve(&WeightSource::Hub(args.repo), context)?;
+    let files = pipeline::resolve(&WeightSource::Hub(args.repo), true, context)?;
     let paths: Vec<String> = files.iter().map(|p| p.display().to_string()).collect();
     context.say(&paths.join("\n"));
     context.report(json!({"repo": shown, "files": paths}));
