@@ -241,7 +241,12 @@ impl Draft {
                 owner.bytes().and_then(|n| owner.offset.checked_add(n))
             });
             let start = b.of.map_or(0, |of| self.buf(of).offset);
-            if end.is_none() || end > limit || b.offset < start {
+            let map = b.layout.order != Order::ChannelsLast || b.shape.len() == 4;
+            if b.shape.is_empty() || b.shape.contains(&0) || !map {
+                // Nothing live is empty, and an empty range would hide another from the sweep below.
+                problems
+                    .push(Diag::bug(format!("buffer `{}` is empty, or no map and channels-last", b.name)));
+            } else if end.is_none() || end > limit || b.offset < start {
                 problems.push(Diag::bug(format!("buffer `{}` leaves the arena or its owner", b.name)));
             } else if b.offset % self.target.align() != 0 {
                 problems.push(Diag::bug(format!("buffer `{}` is not aligned", b.name)));
@@ -291,6 +296,9 @@ impl Draft {
             let mut fail = |what: String| problems.push(Diag::bug(what).node(&step.name));
             let ins: Vec<&[usize]> = step.ins.iter().map(|&i| self.buf(i).shape.as_slice()).collect();
             match step.op.infer(&ins) {
+                Ok(_) if matches!(step.op, Op::Input(_)) => {
+                    fail("is an input, which no step computes".into())
+                }
                 Ok(shape) if shape == self.buf(step.out).shape => {}
                 Ok(shape) => {
                     fail(format!("writes {}, its op says {}", dims(&self.buf(step.out).shape), dims(&shape)))

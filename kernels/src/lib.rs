@@ -73,6 +73,13 @@ pub struct Site<'a> {
     pub math: Math,
 }
 
+impl Site<'_> {
+    /// Whether every input is stored in that order, residuals included: they are read beside the output, row by row.
+    pub fn all(&self, order: Order) -> bool {
+        self.orders.iter().all(|o| *o == order)
+    }
+}
+
 /// How a kernel wants a node's values.
 pub struct Choice {
     /// Order of the output.

@@ -14,7 +14,7 @@ pub struct Artifact {
     bytes: Bytes,
     pub manifest: Manifest,
     pub plan: Plan,
-    /// Byte range of each packed constant; empty when the artifact holds no weights.
+    /// Byte range of each packed constant, padding left out; empty when the artifact holds no weights.
     consts: Vec<Range<usize>>,
     /// blake3 of the manifest, which holds those of all sections: the identity of the whole.
     pub hash: String,
@@ -109,21 +109,24 @@ fn consts(
         let shape = &plan.weights[constant.weight.0 as usize].shape;
         let needed = packed_len(constant.pack, constant.dtype, shape)
             .and_then(|n| n.checked_mul(constant.dtype.bytes()));
-        if needed.is_none_or(|n| n > range.len()) || range.start % CONST_ALIGN != 0 {
+        let fits =
+            |n: &usize| range.len() == n.next_multiple_of(CONST_ALIGN) && range.start % CONST_ALIGN == 0;
+        let Some(needed) = needed.filter(fits) else {
             return Err(RuntimeError::artifact(format!(
                 "section {name} has another size than the plan says"
             )));
-        }
-        ranges.push((range, expected));
+        };
+        ranges.push((range, needed, expected));
     }
     // Reading a gigabyte is what takes time when an artifact is opened; all cores share it.
-    let wrong = ranges.par_iter().position_first(|(range, expected)| {
+    let wrong = ranges.par_iter().position_first(|(range, _, expected)| {
         blake3::hash(&bytes[range.clone()]).to_hex().as_str() != expected.as_str()
     });
     match wrong {
         Some(at) => {
             Err(RuntimeError::artifact(format!("section {} does not match its hash", const_name(at))))
         }
-        None => Ok(ranges.into_iter().map(|(range, _)| range).collect()),
+        // Without the padding: kernels take a constant's shape from its length.
+        None => Ok(ranges.into_iter().map(|(range, needed, _)| range.start..range.start + needed).collect()),
     }
 }

@@ -1,8 +1,9 @@
 //! Runs a plan on the CPU: one arena, one pool, nothing allocated between the first step and the last.
 
-use crate::{Artifact, RuntimeError};
+use crate::{Artifact, Bytes, RuntimeError};
 use arrayvec::ArrayVec;
 use half::bf16;
+use memmap2::MmapMut;
 use std::time::{Duration, Instant};
 use ttc_ir::plan::{BufId, Layout, Order, Step, Target};
 use ttc_ir::tensor::{DType, Tensor, dims};
@@ -26,7 +27,7 @@ pub fn default_threads() -> usize {
 pub struct Executor {
     artifact: Artifact,
     kernels: Vec<&'static dyn Kernel>,
-    arena: Aligned,
+    arena: MmapMut,
     scratch: Aligned,
     pool: rayon::ThreadPool,
     options: Options,
@@ -77,7 +78,8 @@ impl Executor {
         })?;
         let arena_bytes = usize::try_from(plan.arena_bytes)
             .map_err(|_| RuntimeError::artifact("its arena is too large"))?;
-        let arena = Aligned::zeroed(arena_bytes);
+        // The size comes from the artifact: what the machine does not have is an error, not the end of the process.
+        let arena = Bytes::zeroed(arena_bytes)?;
         let scratch = Aligned::zeroed(Ctx::scratch_len(options.threads, per_thread));
         Ok(Executor { artifact, kernels, arena, scratch, pool, options })
     }
@@ -108,7 +110,7 @@ impl Executor {
         self.write_inputs(inputs)?;
         let started = Instant::now();
         let Executor { artifact, kernels, arena, scratch, pool, options } = self;
-        let arena = Arena { base: arena.as_mut_slice::<u8>().as_mut_ptr() };
+        let arena = Arena { base: arena.as_mut_ptr() };
         let steps = &mut report.steps;
         // The whole schedule inside the pool: entering it once costs what entering it for one step does.
         pool.install(|| {
@@ -144,7 +146,7 @@ impl Executor {
                 });
             }
             let at = buf.offset as usize;
-            let bytes = &mut self.arena.as_mut_slice::<u8>()[at..at + data.len() * 4];
+            let bytes = &mut self.arena[at..at + data.len() * 4];
             bytes.copy_from_slice(bytemuck::cast_slice(data));
         }
         Ok(())
@@ -156,7 +158,7 @@ impl Executor {
         let (name, id) = &plan.outputs[at];
         let buf = plan.buf(*id);
         let bytes = buf.bytes().unwrap_or(0) as usize;
-        let data = data(buf.layout.dtype, &self.arena.as_slice::<u8>()[buf.offset as usize..][..bytes]);
+        let data = data(buf.layout.dtype, &self.arena[buf.offset as usize..][..bytes]);
         (name, ttc_kernels::to_tensor(&Value { shape: &buf.shape, layout: buf.layout, data }))
     }
 

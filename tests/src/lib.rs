@@ -1,5 +1,7 @@
 //! Helpers of the tests that cross crates: models by name, compiled and loaded in memory.
 
+pub mod random;
+
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use ttc_codegen::weights::Weights;

@@ -3,9 +3,11 @@
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use ttc_codegen::weights::{GOLDEN_SEED, Weights};
-use ttc_ir::artifact::{MANIFEST, MANIFEST_HASH};
-use ttc_ir::plan::{Draft, Order};
-use ttc_ir::{Manifest, Math};
+use ttc_ir::artifact::{CONST_ALIGN, MANIFEST, MANIFEST_HASH, const_name};
+use ttc_ir::ops::{Descriptors, Input, LayerNorm, PixelShuffle};
+use ttc_ir::plan::{Buf, BufId, Draft, Order, Pack, Step};
+use ttc_ir::tensor::DType;
+use ttc_ir::{Manifest, Math, Op};
 use ttc_runtime::{Artifact, Executor, Isa, Options, RuntimeError};
 use ttc_tests::{artifact, graph, image, load, open, plan, root, run};
 
@@ -31,6 +33,33 @@ fn refusal(bytes: &[u8]) -> String {
 fn the_same_input_gives_the_same_bytes() {
     let graph = graph("golden-tiny-linear", (32, 32), (32, 32));
     assert!(artifact(&plan(&graph, Math::Bf16), &Weights::synthetic(GOLDEN_SEED)) == *WHOLE);
+}
+
+#[test]
+fn files_open_or_say_why_not() {
+    let graph = graph("golden-tiny-dpt", (96, 64), (96, 64));
+    let (plan, weights) = (plan(&graph, Math::F32), Weights::synthetic(GOLDEN_SEED));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.ttc");
+    let mut file = std::fs::File::create(&path).unwrap();
+    let hash = ttc_codegen::emit(&plan, Some(&weights), &mut file, &mut |_, _| {}).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes == artifact(&plan, &weights), "a file and memory differ");
+    let opened = Artifact::open(&path).unwrap();
+    assert_eq!((opened.hash.as_str(), &opened.plan), (hash.as_str(), &plan));
+    let images = [&image(96, 64, 0)[..], &image(96, 64, 1)];
+    let mut mapped = Executor::load(opened, Options { threads: 1, isa: Isa::best() }).unwrap();
+    assert!(run(&mut mapped, &images) == run(&mut load(&bytes, 1), &images), "mapped and in memory differ");
+    drop(mapped);
+    let refusal = |path: &std::path::Path| Artifact::open(path).err().expect("it opened");
+    for len in (0..bytes.len()).step_by(bytes.len() / 41).chain([1, 8, 64, bytes.len() - 1]) {
+        std::fs::write(&path, &bytes[..len]).unwrap();
+        assert!(matches!(refusal(&path), RuntimeError::Artifact { .. }), "{len} bytes");
+    }
+    std::fs::write(&path, []).unwrap();
+    assert!(refusal(&path).to_string().contains("is empty"));
+    assert!(matches!(refusal(&folder.path().join("absent.ttc")), RuntimeError::Open { .. }));
+    assert!(matches!(refusal(folder.path()), RuntimeError::Open { .. }), "a folder");
 }
 
 #[test]
@@ -68,10 +97,34 @@ fn forge(change: impl FnOnce(&mut Manifest)) -> Vec<u8> {
     json[MANIFEST]["data_offsets"][1] = (start + text.len()).into();
     json[MANIFEST]["shape"][0] = text.len().into();
     json["__metadata__"][MANIFEST_HASH] = blake3::hash(text.as_bytes()).to_hex().to_string().into();
-    let mut head = serde_json::to_vec(&json).unwrap();
-    head.resize((8 + head.len()).next_multiple_of(64) - 8, b' ');
-    let data = &WHOLE[8 + len..8 + len + start];
-    [&(head.len() as u64).to_le_bytes()[..], &head, data, text.as_bytes()].concat()
+    file(&json, &[&WHOLE[8 + len..8 + len + start], text.as_bytes()].concat())
+}
+
+/// A safetensors file of that header and data.
+fn file(json: &serde_json::Value, data: &[u8]) -> Vec<u8> {
+    let mut head = serde_json::to_vec(json).unwrap();
+    head.resize((8 + head.len()).next_multiple_of(CONST_ALIGN) - 8, b' ');
+    [&(head.len() as u64).to_le_bytes()[..], &head, data].concat()
+}
+
+type Change = fn(&mut Draft);
+
+/// Forges a plan with each change; opening or loading must refuse it with a reason, and not by a panic.
+fn all_refused(changes: &[(&str, Change)]) {
+    let mut wrong = vec![];
+    for (name, change) in changes {
+        let bytes = forge(|m| change(&mut m.plan));
+        let verdict = std::panic::catch_unwind(|| {
+            open(&bytes).and_then(|a| Executor::load(a, Options { threads: 1, isa: Isa::best() })).err()
+        });
+        match verdict {
+            Ok(Some(RuntimeError::Artifact { .. } | RuntimeError::Start { .. })) => {}
+            Ok(Some(e)) => wrong.push(format!("{name}: refused for another reason: {e}")),
+            Ok(None) => wrong.push(format!("{name}: it loaded")),
+            Err(_) => wrong.push(format!("{name}: it panicked")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Opening and loading: one of them refuses.
@@ -97,8 +150,7 @@ fn newer_formats_are_named() {
 
 #[test]
 fn hostile_plans_are_refused() {
-    type Change = fn(&mut Draft);
-    let changes: [(&str, Change); 12] = [
+    all_refused(&[
         ("buffer outside", |p| p.bufs[3].offset = p.arena_bytes),
         ("buffer overflow", |p| p.bufs[3].offset = u64::MAX - 63),
         ("misaligned", |p| p.bufs[3].offset += 4),
@@ -114,13 +166,166 @@ fn hostile_plans_are_refused() {
             p.bufs[out].layout.order = Order::ChannelsLast;
         }),
         ("arena too small", |p| p.arena_bytes = 64),
-    ];
-    for (name, change) in changes {
-        let message = refused(&forge(|m| change(&mut m.plan)));
-        assert!(message.contains("not a usable artifact"), "{name}: {message}");
-    }
+    ]);
     let message = refused(&forge(|m| m.sections.truncate(3)));
     assert!(message.contains("sections"), "{message}");
+}
+
+/// The first step of that kernel.
+fn step<'a>(plan: &'a mut Draft, kernel: &str) -> &'a mut Step {
+    plan.steps.iter_mut().find(|s| s.kernel == kernel).expect("the plan uses it")
+}
+
+#[test]
+fn plans_that_lie_about_sizes_are_refused() {
+    all_refused(&[
+        ("sides swapped", |p| {
+            let out = step(p, "attention").out.0 as usize;
+            p.bufs[out].shape.swap(1, 2);
+        }),
+        ("two live values in one place", |p| {
+            let s = step(p, "attention").clone();
+            p.bufs[s.out.0 as usize].offset = p.bufs[s.ins[0].0 as usize].offset;
+        }),
+        ("two live values in one place, behind an empty one", |p| {
+            // The image is alive to the end; the empty value begins where it does, ends at once, and must not end it too.
+            let image = p.inputs[0].1;
+            p.outputs.push(("image".into(), image));
+            // A place that nothing else has.
+            p.bufs[image.0 as usize].offset = p.arena_bytes.next_multiple_of(64);
+            let like = p.bufs[image.0 as usize].clone();
+            p.arena_bytes = like.offset + like.bytes().unwrap();
+            let out = step(p, "attention").out.0 as usize;
+            p.bufs[out].offset = like.offset;
+            p.inputs.push(("empty".into(), BufId(p.bufs.len() as u32)));
+            p.bufs.push(Buf { name: "empty".into(), shape: vec![0], ..like });
+        }),
+        ("no axis", |p| {
+            let like = p.bufs[p.inputs[0].1.0 as usize].clone();
+            let scalar = BufId(p.bufs.len() as u32);
+            p.bufs.push(Buf { name: "scalar".into(), shape: vec![], offset: p.arena_bytes, ..like });
+            p.arena_bytes += 64;
+            p.inputs.push(("scalar".into(), scalar));
+            let last = step(p, "confidence");
+            (last.op, last.kernel, last.ins) =
+                (LayerNorm { eps: 1.0 }.into(), "layer_norm".into(), vec![scalar]);
+            let out = last.out.0 as usize;
+            p.bufs[out].shape.clear();
+        }),
+        ("tokens channels-last", |p| {
+            let input = step(p, "attention").ins[0].0 as usize;
+            p.bufs[input].layout.order = Order::ChannelsLast;
+        }),
+        ("an arena beyond any memory", |p| p.arena_bytes = u64::MAX - 63),
+        ("an arena beyond this memory", |p| p.arena_bytes = 1 << 52),
+        // These sums and products wrap around to what is expected.
+        ("heads", |p| {
+            if let Op::Attention(a) = &mut step(p, "attention").op {
+                a.heads += 1 << 60
+            }
+        }),
+        ("first channel", |p| {
+            if let Op::Attention(a) = &mut step(p, "attention").op {
+                a.at.0 = usize::MAX - a.heads * a.d + 1
+            }
+        }),
+        ("grid", |p| {
+            if let Op::Attention(a) = &mut step(p, "attention").op
+                && let Some(rope) = &mut a.rope
+            {
+                rope.q.0 += 1 << 63;
+            }
+        }),
+        ("residuals", |p| {
+            if let Op::Linear(l) = &mut step(p, "gemm").op {
+                l.residuals = usize::MAX
+            }
+        }),
+        ("cells", |p| step(p, "pixel_shuffle").op = PixelShuffle { by: 1 << 32 }.into()),
+        ("descriptors", |p| {
+            let s = step(p, "confidence");
+            (s.op, s.kernel) = (Descriptors { start: usize::MAX, len: 1 }.into(), "descriptors".into());
+            let out = s.out.0 as usize;
+            p.bufs[out].shape.push(1);
+        }),
+    ]);
+}
+
+#[test]
+fn plans_that_lie_about_types_and_ops_are_refused() {
+    all_refused(&[
+        ("bf16 where exact values are read", |p| {
+            let input = step(p, "mlp").ins[0].0 as usize;
+            p.bufs[input].layout.dtype = DType::BF16;
+        }),
+        ("bf16 input", |p| {
+            let input = p.inputs[0].1.0 as usize;
+            p.bufs[input].layout.dtype = DType::BF16;
+        }),
+        ("f32 constant where packed bf16 is read", |p| {
+            let at = step(p, "mlp").consts[0].0 as usize;
+            p.consts[at].dtype = DType::F32;
+        }),
+        ("bf16 constant where f32 is read", |p| {
+            let at = step(p, "mlp").consts[1].0 as usize;
+            p.consts[at].dtype = DType::BF16;
+        }),
+        ("rows where panels are read", |p| {
+            let at = step(p, "mlp").consts[0].0 as usize;
+            p.consts[at].pack = Pack::RowMajor;
+        }),
+        ("another precision than the constants'", |p| {
+            let s = step(p, "mlp");
+            s.math = if s.math == Math::F32 { Math::Bf16 } else { Math::F32 };
+        }),
+        ("an op of another kernel", |p| step(p, "mlp").op = LayerNorm { eps: 1e-6 }.into()),
+        ("an input as a step", |p| {
+            let s = step(p, "mlp").clone();
+            let shape = p.bufs[s.out.0 as usize].shape.clone();
+            let (op, kernel) = (Input { shape }.into(), "reference".into());
+            *step(p, "mlp") = Step { op, kernel, ins: vec![], consts: vec![], ..s };
+        }),
+    ]);
+}
+
+/// A section longer than its constant by what is no whole number of elements, its hash right.
+#[test]
+fn sections_of_another_length_are_refused() {
+    let (len, mut json) = header(&WHOLE);
+    let mut manifest = manifest(&WHOLE);
+    let last = const_name(manifest.sections.len() - 1);
+    let at = |json: &serde_json::Value, name: &str, i: usize| {
+        json[name]["data_offsets"][i].as_u64().unwrap() as usize
+    };
+    let (start, end) = (at(&json, &last, 0), at(&json, &last, 1));
+    let mut data = WHOLE[8 + len..8 + len + end].to_vec();
+    data.push(0);
+    *manifest.sections.last_mut().unwrap() = blake3::hash(&data[start..]).to_hex().to_string();
+    let text = manifest.to_text().unwrap();
+    json[&last] = serde_json::json!({"dtype": "U8", "shape": [data.len() - start], "data_offsets": [start, data.len()]});
+    json[MANIFEST] = serde_json::json!({
+        "dtype": "U8", "shape": [text.len()], "data_offsets": [data.len(), data.len() + text.len()]
+    });
+    json["__metadata__"][MANIFEST_HASH] = blake3::hash(text.as_bytes()).to_hex().to_string().into();
+    let message = refused(&file(&json, &[&data, text.as_bytes()].concat()));
+    assert!(message.contains("another size"), "{message}");
+}
+
+#[test]
+fn every_tampered_byte_of_the_header_is_refused_or_harmless() {
+    let (len, _) = header(&WHOLE);
+    let meant = outputs(&WHOLE);
+    let mut harmless = 0;
+    for (i, at) in (0..8 + len).step_by((8 + len) / 199).enumerate() {
+        let mut bytes = WHOLE.clone();
+        bytes[at] ^= 1 << (i % 8);
+        if open(&bytes).is_ok() {
+            harmless += 1;
+            assert!(outputs(&bytes) == meant, "byte {at}: it loads and computes something else");
+        }
+    }
+    // Only a section's declared type means nothing to the reader; were most flips harmless, nothing would be checked.
+    assert!(harmless < 20, "{harmless} flips went unnoticed");
 }
 
 #[test]

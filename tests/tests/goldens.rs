@@ -20,7 +20,18 @@ const TINY: [(&str, &str); 9] = [
     ("tiny_mast3r.sq64", "golden-tiny-mast3r"),
 ];
 
-const OUTPUTS: [&str; 4] = ["pts3d1", "conf1", "pts3d2", "conf2"];
+/// Of every model; the last four of MASt3R only.
+const OUTPUTS: [&str; 8] =
+    ["pts3d1", "conf1", "pts3d2", "conf2", "desc1", "desc2", "desc_conf1", "desc_conf2"];
+
+/// Outputs whose golden has few enough units for an absolute limit: metres-like points, and confidences near 1.
+const POINTS: [&str; 2] = ["pts3d1", "pts3d2"];
+const CONFIDENCES: [&str; 2] = ["conf1", "conf2"];
+
+/// The tensor's name without a selection.
+fn whole(name: &str) -> &str {
+    name.split('|').next().unwrap_or_default()
+}
 
 fn golden(name: &str) -> PathBuf {
     root().join(format!("tests/goldens/tiny/{name}.golden.safetensors"))
@@ -39,6 +50,7 @@ fn compute(model: &str, images: [&Named; 2], taps: &[String], math: Math, isa: I
 /// Compares a model with a golden file in all its tensors, and returns what was compared.
 fn against(stored: &[Named], model: &str, math: Math, isa: Isa) -> Vec<(String, Comparison)> {
     let image = |name: &str| stored.iter().find(|t| t.name == name).expect("goldens hold their inputs");
+    // `many_ar` is what upstream's training-time wrapper makes of an output; no prediction reads it.
     let special =
         |name: &str| name.starts_with("in.") || name.starts_with("out.") || name.starts_with("many_ar.");
     let taps: Vec<String> = stored.iter().map(|t| t.name.clone()).filter(|n| !special(n)).collect();
@@ -57,13 +69,15 @@ fn against(stored: &[Named], model: &str, math: Math, isa: Isa) -> Vec<(String, 
 fn check_f32(case: &str, results: &[(String, Comparison)]) {
     for (name, c) in results {
         assert!(c.rel_l2 <= 1e-4 && c.pcc >= 0.99999, "{case} {name}: {c:?}");
-        let limit = if name.starts_with("pts3d") { 2e-4 } else { 1e-4 };
-        assert!(!OUTPUTS.contains(&name.as_str()) || c.max_abs <= limit, "{case} {name}: {c:?}");
+        assert!(!POINTS.contains(&name.as_str()) || c.max_abs <= 2e-4, "{case} {name}: {c:?}");
+        assert!(!CONFIDENCES.contains(&name.as_str()) || c.max_abs <= 1e-4, "{case} {name}: {c:?}");
     }
 }
 
 fn check_bf16(case: &str, results: &[(String, Comparison)]) {
-    for (name, c) in results.iter().filter(|(name, _)| OUTPUTS.contains(&name.as_str())) {
+    let outputs: Vec<_> = results.iter().filter(|(name, _)| OUTPUTS.contains(&name.as_str())).collect();
+    assert!(outputs.len() >= 4, "{case}: only {} outputs were compared", outputs.len());
+    for (name, c) in outputs {
         assert!(c.pcc >= 0.999, "{case} {name}: {c:?}");
     }
 }
@@ -77,9 +91,7 @@ fn print(case: &str, results: &[(String, Comparison)]) {
         worst.1.rel_l2,
         worst.0
     );
-    for (name, c) in
-        results.iter().filter(|(name, _)| OUTPUTS.contains(&name.split('|').next().unwrap_or_default()))
-    {
+    for (name, c) in results.iter().filter(|(name, _)| OUTPUTS.contains(&whole(name))) {
         println!(
             "  {name:<16} pcc {:.7} gain {:.6} max abs {:.2e} rel l2 {:.2e}",
             c.pcc, c.gain, c.max_abs, c.rel_l2
@@ -123,25 +135,44 @@ fn photo(name: &str) -> Named {
     Named { name: name.into(), shape: vec![1, 3, 512, 512], data: ttc_scene::normalised(&view) }
 }
 
-#[test]
-#[ignore = "571 M parameters and 2.5 TFLOP twice: run it optimised, with 4 GB of memory"]
-fn the_full_network_at_512x512() {
+/// The full network's tensors against their goldens.
+fn full(math: Math) -> Vec<(String, Comparison)> {
     let path = root().join("tests/goldens/full/full_dpt_512x512.golden.safetensors");
     let stored = read(&path).unwrap();
-    let module = |t: &Named| t.name.split('|').next().unwrap_or_default().to_string();
-    let mut taps: Vec<String> = stored.iter().map(module).filter(|n| !n.starts_with("out.")).collect();
+    let mut taps: Vec<String> =
+        stored.iter().map(|t| whole(&t.name).to_string()).filter(|n| !n.starts_with("out.")).collect();
     taps.dedup();
     let images = [photo("img0_512x512.png"), photo("img1_512x512.png")];
-    for (math, label) in [(Math::F32, "full f32"), (Math::Bf16, "full bf16")] {
-        let computed = compute("dust3r", [&images[0], &images[1]], &taps, math, Isa::best());
-        let (results, alone) = compare_all(&stored, &computed).unwrap();
-        assert!(alone.is_empty(), "without a partner: {alone:?}");
-        print(label, &results);
-        for (name, c) in &results {
-            match math {
-                Math::F32 => assert!(c.rel_l2 <= 1e-4 && c.pcc >= 0.99999, "{name}: {c:?}"),
-                Math::Bf16 => assert!(c.pcc >= 0.999, "{name}: {c:?}"),
-            }
-        }
+    let computed = compute("dust3r", [&images[0], &images[1]], &taps, math, Isa::best());
+    let (results, alone) = compare_all(&stored, &computed).unwrap();
+    assert!(alone.is_empty(), "without a partner: {alone:?}");
+    assert_eq!(results.len(), stored.len());
+    print(&format!("full {math}"), &results);
+    results
+}
+
+#[test]
+#[ignore = "571 M parameters and 1.3 TFLOP: run it optimised, with 4 GB of memory"]
+fn the_full_network_in_f32() {
+    for (name, c) in full(Math::F32) {
+        assert!(c.rel_l2 <= 1e-4 && c.pcc >= 0.99999, "{name}: {c:?}");
     }
+}
+
+#[test]
+#[ignore = "571 M parameters and 1.3 TFLOP: run it optimised, with 4 GB of memory"]
+fn the_full_network_in_bf16() {
+    let results = full(Math::Bf16);
+    for (name, c) in &results {
+        assert!(c.pcc >= 0.999, "{name}: {c:?}");
+    }
+    // Correlation is blind to scale. Rounding the weights to bf16 shifts the scale of these points by up to 1.7 % whoever does it
+    // (PyTorch's bf16 gives 1.016 for pts3d2 too); more than 2 % is an error of ours.
+    let off = |c: &Comparison| (c.gain - 1.0).abs() > 2e-2 || c.gain.is_nan();
+    let wrong: Vec<String> = results
+        .iter()
+        .filter(|(name, c)| POINTS.contains(&whole(name)) && off(c))
+        .map(|(name, c)| format!("{name} has gain {:.5}", c.gain))
+        .collect();
+    assert!(wrong.is_empty(), "the scale of the points is off: {}", wrong.join(", "));
 }

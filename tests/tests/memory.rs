@@ -1,42 +1,13 @@
 //! Static memory: whatever the graph, no two live values share a byte.
 
 use proptest::prelude::*;
-use ttc_ir::graph::NodeId;
-use ttc_ir::ops::{Add, Concat, Gelu, Input, Relu, Slice, Softmax, ToMap, ToTokens};
-use ttc_ir::{Graph, Math, Op, Plan};
-use ttc_tests::{graph, plan};
-
-/// A random graph: each byte pair picks an op and its input among the values so far.
-fn random_graph(choices: &[(u8, u8, u8)], outputs: usize) -> Graph {
-    let mut graph = Graph::default();
-    let input = Input { shape: vec![2, 12, 8] };
-    graph.push("input", input, vec![], vec![], None).unwrap();
-    for (at, &(op, a, b)) in choices.iter().enumerate() {
-        let pick = |n: u8| NodeId(u32::from(n) % graph.nodes.len() as u32);
-        let (x, y) = (pick(a), pick(b));
-        let op: Op = match op % 8 {
-            0 => Relu {}.into(),
-            1 => Gelu {}.into(),
-            2 => Softmax {}.into(),
-            3 => Slice { axis: 0, start: graph.shape(x)[0] - 1, len: 1 }.into(),
-            4 => ToMap { h: 3, w: 4 }.into(),
-            5 => ToTokens {}.into(),
-            6 => Concat { axis: 0 }.into(),
-            _ => Add {}.into(),
-        };
-        let ins = if op.arity() == 2 { vec![x, y] } else { vec![x] };
-        // An op that does not fit its inputs is left out.
-        let _ = graph.push(format!("n{at}"), op, ins, vec![], None);
-    }
-    let last = graph.nodes.len() as u32;
-    graph.outputs =
-        (0..outputs as u32).map(|i| (format!("out{i}"), NodeId(last - 1 - i.min(last - 1)))).collect();
-    graph
-}
+use ttc_ir::Math;
+use ttc_ir::plan::Draft;
+use ttc_tests::{graph, plan, random};
 
 /// Every pair of values that are alive at one step: disjoint, or one a view of the other's owner. An own count of
 /// lives, not the planner's or the verifier's.
-fn check(plan: &Plan) {
+fn check(plan: &Draft) {
     let end = plan.steps.len();
     let owner = |at: usize| plan.bufs[at].of.map_or(at, |of| of.0 as usize);
     let mut lives = vec![(usize::MAX, 0); plan.bufs.len()];
@@ -77,7 +48,7 @@ proptest! {
         outputs in 1usize..4,
         bf16 in any::<bool>(),
     ) {
-        let graph = random_graph(&choices, outputs);
+        let graph = random::graph(&choices, outputs);
         check(&plan(&graph, if bf16 { Math::Bf16 } else { Math::F32 }));
     }
 }
@@ -89,5 +60,30 @@ fn live_values_of_the_models_never_overlap() {
             check(&plan(&graph(model, (512, 384), (512, 384)), math));
             check(&plan(&graph(model, (96, 64), (64, 96)), math));
         }
+    }
+}
+
+/// The check above is only worth something if it can fail.
+#[test]
+fn the_check_finds_every_kind_of_misplacement() {
+    let whole = plan(&graph("golden-tiny-linear", (32, 32), (32, 32)), Math::F32);
+    type Change = fn(&mut Draft);
+    let changes: [(&str, Change); 4] = [
+        ("a value on top of the input that its step reads", |p| {
+            let step = p.steps[0].clone();
+            p.bufs[step.out.0 as usize].offset = p.bufs[step.ins[0].0 as usize].offset;
+        }),
+        ("outside the arena", |p| p.bufs[0].offset = p.arena_bytes),
+        ("a view outside its owner", |p| {
+            let view = p.bufs.iter().position(|b| b.of.is_some()).expect("the batch of views is sliced");
+            p.bufs[view].offset += 1 << 20;
+        }),
+        ("a wasteful arena", |p| p.arena_bytes *= 1000),
+    ];
+    for (name, change) in changes {
+        let mut draft = (*whole).clone();
+        change(&mut draft);
+        let found = std::panic::catch_unwind(|| check(&draft));
+        assert!(found.is_err(), "not found: {name}");
     }
 }

@@ -41,8 +41,9 @@ impl OpDef for Attention {
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let ([b, nq, cq], [bk, nk, ck], [bv, nv, cv]) = (tokens(ins[0])?, tokens(ins[1])?, tokens(ins[2])?);
-        let width = self.heads * self.d;
-        let inside = self.at.0 + width <= cq && self.at.1 + width <= ck && self.at.2 + width <= cv;
+        let width = self.heads.saturating_mul(self.d);
+        let inside = |at: usize, channels: usize| at.saturating_add(width) <= channels;
+        let inside = inside(self.at.0, cq) && inside(self.at.1, ck) && inside(self.at.2, cv);
         if b != bk || b != bv || nk != nv || !inside {
             return Err(format!(
                 "expected equal batches, as many keys as values and {width} channels from {:?}, got {}, {}, {}",
@@ -53,7 +54,9 @@ impl OpDef for Attention {
             ));
         }
         if let Some(r) = &self.rope
-            && (r.q.0 * r.q.1 != nq || r.k.0 * r.k.1 != nk || !self.d.is_multiple_of(4))
+            && (r.q.0.saturating_mul(r.q.1) != nq
+                || r.k.0.saturating_mul(r.k.1) != nk
+                || !self.d.is_multiple_of(4))
         {
             return Err(format!("expected {nq} query and {nk} key positions, got grids {:?} and {:?}", r.q, r.k));
         }

@@ -75,19 +75,20 @@ impl Conv2d {
 
 impl OpDef for Conv2d {
     fn arity(&self) -> usize {
-        1 + self.residuals
+        self.residuals.saturating_add(1)
     }
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, _, h, w] = map4(ins[0])?;
         let (h, w) = self.source(h, w);
-        if self.stride == 0 || self.kernel == 0 || h.min(w) + 2 * self.pad < self.kernel {
+        let padded = |n: usize| n.saturating_add(self.pad.saturating_mul(2));
+        if self.stride == 0 || self.kernel == 0 || padded(h.min(w)) < self.kernel {
             return Err(format!(
                 "expected stride >= 1 and a map of at least {} minus 2x{} a side, got {h}x{w} and stride {}",
                 self.kernel, self.pad, self.stride
             ));
         }
-        let side = |n: usize| (n + 2 * self.pad - self.kernel) / self.stride + 1;
+        let side = |n: usize| (padded(n) - self.kernel) / self.stride + 1;
         let out = vec![b, self.pointwise.unwrap_or(self.out), side(h), side(w)];
         check_residuals(&ins[1..], &out)?;
         Ok(out)

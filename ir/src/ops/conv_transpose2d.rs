@@ -16,7 +16,7 @@ pub struct ConvTranspose2d {
 impl OpDef for ConvTranspose2d {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, _, h, w] = map4(ins[0])?;
-        Ok(vec![b, self.out, h * self.kernel, w * self.kernel])
+        Ok(vec![b, self.out, h.saturating_mul(self.kernel), w.saturating_mul(self.kernel)])
     }
 
     fn weights(&self, ins: &[&[usize]]) -> Vec<(&'static str, Vec<usize>)> {

@@ -14,9 +14,9 @@ pub struct Descriptors {
 impl OpDef for Descriptors {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, c, h, w] = map4(ins[0])?;
-        match self.start + self.len <= c {
+        match self.start.saturating_add(self.len) <= c {
             true => Ok(vec![b, h, w, self.len]),
-            false => Err(format!("expected at least {} channels, got {c}", self.start + self.len)),
+            false => Err(format!("expected at least {} channels, got {c}", self.start.saturating_add(self.len))),
         }
     }
 

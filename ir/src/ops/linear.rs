@@ -23,7 +23,7 @@ pub struct Linear {
 
 impl OpDef for Linear {
     fn arity(&self) -> usize {
-        1 + self.residuals
+        self.residuals.saturating_add(1)
     }
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {

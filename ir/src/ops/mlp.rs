@@ -19,7 +19,7 @@ pub struct Mlp {
 
 impl OpDef for Mlp {
     fn arity(&self) -> usize {
-        1 + self.residuals
+        self.residuals.saturating_add(1)
     }
 
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {

@@ -13,8 +13,9 @@ pub struct PixelShuffle {
 impl OpDef for PixelShuffle {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, c, h, w] = map4(ins[0])?;
-        match self.by > 0 && c % (self.by * self.by) == 0 {
-            true => Ok(vec![b, c / (self.by * self.by), h * self.by, w * self.by]),
+        let cell = self.by.saturating_mul(self.by);
+        match self.by > 0 && c % cell == 0 {
+            true => Ok(vec![b, c / cell, h * self.by, w * self.by]),
             false => Err(format!("expected channels divisible by {0}x{0}, got {c}", self.by)),
         }
     }

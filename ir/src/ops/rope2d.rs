@@ -19,12 +19,12 @@ pub struct Rope2d {
 impl OpDef for Rope2d {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let &[_, _, n, d] = ins[0] else { return Err("expected [batch, head, token, channel]".into()) };
-        if n != self.h * self.w || d % 4 != 0 {
+        if n != self.h.saturating_mul(self.w) || d % 4 != 0 {
             return Err(format!(
                 "expected {}x{} = {} tokens and a head dimension divisible by 4, got {n} and {d}",
                 self.h,
                 self.w,
-                self.h * self.w
+                self.h.saturating_mul(self.w)
             ));
         }
         Ok(ins[0].to_vec())

@@ -14,9 +14,10 @@ pub struct Slice {
 impl OpDef for Slice {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let mut out = ins[0].to_vec();
+        let end = self.start.saturating_add(self.len);
         match out.get_mut(self.axis) {
-            Some(n) if self.start + self.len <= *n => *n = self.len,
-            _ => return Err(format!("expected axis {} of at least {}, got {}", self.axis, self.start + self.len, dims(ins[0]))),
+            Some(n) if end <= *n => *n = self.len,
+            _ => return Err(format!("expected axis {} of at least {}, got {}", self.axis, end, dims(ins[0]))),
         }
         Ok(out)
     }

@@ -20,7 +20,8 @@ fn one() -> usize {
 impl OpDef for SplitHeads {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, n, c] = tokens(ins[0])?;
-        if self.part >= self.of || self.heads == 0 || c % (self.of * self.heads) != 0 {
+        let parts = self.of.saturating_mul(self.heads);
+        if self.part >= self.of || self.heads == 0 || c % parts != 0 {
             return Err(format!(
                 "expected part < of and channels divisible by of·heads, got part {} of {}, {} heads, {c} channels",
                 self.part, self.of, self.heads

@@ -13,7 +13,7 @@ pub struct ToMap {
 impl OpDef for ToMap {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, n, c] = tokens(ins[0])?;
-        match n == self.h * self.w {
+        match n == self.h.saturating_mul(self.w) {
             true => Ok(vec![b, c, self.h, self.w]),
             false => Err(format!("expected {}x{} tokens, got {n}", self.h, self.w)),
         }

@@ -13,7 +13,7 @@ pub struct Upsample {
 impl OpDef for Upsample {
     fn infer(&self, ins: &[&[usize]]) -> Result<Vec<usize>, String> {
         let [b, c, h, w] = map4(ins[0])?;
-        Ok(vec![b, c, h * self.by, w * self.by])
+        Ok(vec![b, c, h.saturating_mul(self.by), w.saturating_mul(self.by)])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &[&Tensor]) -> Tensor {

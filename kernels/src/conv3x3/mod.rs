@@ -18,7 +18,7 @@ impl Kernel for Conv3x3 {
         let Op::Conv2d(c) = site.op else { return None };
         let fits = c.kernel == 3 && c.pad == 1 && (c.stride == 1 || c.stride == 2) && c.act != Act::Gelu;
         let beyond = (c.pre_relu && c.upsample) || (c.pointwise.is_some() && c.residuals > 0);
-        if !fits || beyond || site.orders[0] != Order::ChannelsLast {
+        if !fits || beyond || !site.all(Order::ChannelsLast) {
             return None;
         }
         let mut exact = vec![true; site.ins.len()];

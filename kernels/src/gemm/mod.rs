@@ -16,12 +16,12 @@ impl Kernel for Gemm {
 
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let (order, norm, why) = match site.op {
-            Op::Linear(l) if site.orders[0] == Order::RowMajor => (
+            Op::Linear(l) if site.all(Order::RowMajor) => (
                 Order::RowMajor,
                 l.norm.is_some(),
                 if l.norm.is_some() { "rows normalised as they are packed" } else { "matrix product" },
             ),
-            Op::Conv2d(c) if pointwise(c) && site.orders[0] == Order::ChannelsLast => {
+            Op::Conv2d(c) if pointwise(c) && site.all(Order::ChannelsLast) => {
                 (Order::ChannelsLast, false, "a 1x1 convolution is a product over pixels")
             }
             _ => return None,

@@ -14,6 +14,9 @@ impl Kernel for Mlp {
 
     fn accepts(&self, site: &Site) -> Option<Choice> {
         let Op::Mlp(m) = site.op else { return None };
+        if !site.all(Order::RowMajor) {
+            return None;
+        }
         let mut exact = vec![true; site.ins.len()];
         exact[0] = m.norm.is_some();
         let consts = vec![
