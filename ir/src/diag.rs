@@ -96,10 +96,14 @@ impl fmt::Display for Diag {
 
 impl std::error::Error for Diag {}
 
+/// Names longer than this get no suggestion: comparing takes the product of the lengths.
+const MAX_COMPARED: usize = 256;
+
 /// The candidate closest to `name`, for "did you mean": at most a third of the letters may differ.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
+        .filter(|c| name.len().max(c.len()) <= MAX_COMPARED)
         .map(|c| (edit_distance(name, c), c))
         .min()
         .filter(|&(d, c)| d * 3 <= name.len().max(c.len()))

@@ -298,7 +298,8 @@ impl Graph {
 
     /// Matrix-product and convolution work of one run, in floating-point operations.
     pub fn flops(&self) -> u64 {
-        self.nodes.iter().map(|n| n.op.flops(&self.in_shapes(n), &n.shape)).sum()
+        let each = self.nodes.iter().map(|n| n.op.flops(&self.in_shapes(n), &n.shape));
+        each.fold(0, u64::saturating_add)
     }
 
     /// Graphviz text, by petgraph.

@@ -1,7 +1,7 @@
 //! The closed set of operations. Each op's file holds its formula, shape inference, cost and reference
 //! evaluation; this file holds the list and what is common to all.
 
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, dims, fits};
 use serde::{Deserialize, Serialize};
 
 /// What an op must say about itself.
@@ -100,9 +100,17 @@ impl Op {
             return Err(format!("{} takes {} inputs, not {}", self.name(), self.arity(), ins.len()));
         }
         let out = self.def().infer(ins)?;
-        match out.contains(&0) {
-            true => Err(format!("the result {} would be empty", crate::tensor::dims(&out))),
-            false => Ok(out),
+        if out.is_empty() {
+            return Err("expected at least one axis".into());
+        }
+        if out.contains(&0) {
+            return Err(format!("the result {} would be empty", dims(&out)));
+        }
+        let mut shapes = self.weights(ins);
+        shapes.push(("the result", out.clone()));
+        match shapes.iter().find(|(_, shape)| !fits(shape)) {
+            Some((what, shape)) => Err(format!("{what} {} is too large", dims(shape))),
+            None => Ok(out),
         }
     }
 
@@ -166,27 +174,26 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The shape as `[B, N, C]`, or what was expected.
 pub(crate) fn tokens(shape: &[usize]) -> Result<[usize; 3], String> {
-    shape
-        .try_into()
-        .map_err(|_| format!("expected tokens [batch, token, channel], got {}", crate::tensor::dims(shape)))
+    shape.try_into().map_err(|_| format!("expected tokens [batch, token, channel], got {}", dims(shape)))
 }
 
 /// The shape as `[B, C, H, W]`, or what was expected.
 pub(crate) fn map4(shape: &[usize]) -> Result<[usize; 4], String> {
-    shape.try_into().map_err(|_| {
-        format!("expected a map [batch, channel, height, width], got {}", crate::tensor::dims(shape))
-    })
+    shape
+        .try_into()
+        .map_err(|_| format!("expected a map [batch, channel, height, width], got {}", dims(shape)))
+}
+
+/// The product, for counting work: large counts saturate instead of wrapping.
+pub(crate) fn product(factors: &[usize]) -> u64 {
+    factors.iter().fold(1, |n: u64, &f| n.saturating_mul(f as u64))
 }
 
 /// Err when `a` and `b` differ.
 pub(crate) fn same(what: &str, a: &[usize], b: &[usize]) -> Result<(), String> {
     match a == b {
         true => Ok(()),
-        false => Err(format!(
-            "{what}: expected equal shapes, got {} and {}",
-            crate::tensor::dims(a),
-            crate::tensor::dims(b)
-        )),
+        false => Err(format!("{what}: expected equal shapes, got {} and {}", dims(a), dims(b))),
     }
 }
 

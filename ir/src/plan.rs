@@ -4,7 +4,7 @@
 use crate::diag::Diag;
 use crate::graph::{Source, fold_repeats};
 use crate::ops::Op;
-use crate::tensor::{DType, dims};
+use crate::tensor::{DType, dims, fits};
 use crate::weight::{Expr, Weight, WeightId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,6 +224,7 @@ impl Draft {
         for (at, weight) in self.weights.iter().enumerate() {
             let backwards = weight.expr.operands().iter().all(|o| (o.0 as usize) < at);
             require(backwards, &|| format!("weight `{}` depends on a later one", weight.name));
+            require(fits(&weight.shape), &|| format!("weight `{}` is too large", weight.name));
         }
         for c in &self.consts {
             require((c.weight.0 as usize) < self.weights.len(), &|| "a constant names no weight".into());
@@ -242,10 +243,10 @@ impl Draft {
             });
             let start = b.of.map_or(0, |of| self.buf(of).offset);
             let map = b.layout.order != Order::ChannelsLast || b.shape.len() == 4;
-            if b.shape.is_empty() || b.shape.contains(&0) || !map {
+            if b.shape.is_empty() || b.shape.contains(&0) || !fits(&b.shape) || !map {
                 // Nothing live is empty, and an empty range would hide another from the sweep below.
-                problems
-                    .push(Diag::bug(format!("buffer `{}` is empty, or no map and channels-last", b.name)));
+                let what = format!("buffer `{}` is empty, too large, or no map and channels-last", b.name);
+                problems.push(Diag::bug(what));
             } else if end.is_none() || end > limit || b.offset < start {
                 problems.push(Diag::bug(format!("buffer `{}` leaves the arena or its owner", b.name)));
             } else if b.offset % self.target.align() != 0 {
@@ -290,8 +291,8 @@ impl Draft {
     /// Ops fit their shapes and weights, and everything is written before it is read.
     fn check_steps(&self) -> Vec<Diag> {
         let mut problems = vec![];
-        let mut written = vec![false; self.bufs.len()];
-        self.inputs.iter().for_each(|(_, id)| written[self.root(*id).0 as usize] = true);
+        let mut written: Vec<Ranges> = vec![Ranges::default(); self.bufs.len()];
+        self.inputs.iter().for_each(|(_, id)| written[self.root(*id).0 as usize].add(self.buf(*id)));
         for step in &self.steps {
             let mut fail = |what: String| problems.push(Diag::bug(what).node(&step.name));
             let ins: Vec<&[usize]> = step.ins.iter().map(|&i| self.buf(i).shape.as_slice()).collect();
@@ -305,17 +306,17 @@ impl Draft {
                 }
                 Err(e) => fail(e),
             }
-            if step.ins.iter().any(|&i| !written[self.root(i).0 as usize]) {
+            if step.ins.iter().any(|&i| !written[self.root(i).0 as usize].hold(self.buf(i))) {
                 fail("reads a buffer that nothing has written".into());
             }
             let out = self.root(step.out);
             if step.ins.iter().any(|&i| self.root(i) == out) {
                 fail("writes a buffer that it reads".into());
             }
-            written[out.0 as usize] = true;
+            written[out.0 as usize].add(self.buf(step.out));
         }
         for (name, id) in &self.outputs {
-            if !written[self.root(*id).0 as usize] {
+            if !written[self.root(*id).0 as usize].hold(self.buf(*id)) {
                 problems.push(Diag::bug(format!("output `{name}` is never written")));
             }
         }
@@ -350,10 +351,33 @@ impl Draft {
     }
 }
 
+/// Written bytes of one owner: a view may be written and the rest of its owner not. Start and end, none touching.
+#[derive(Clone, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn add(&mut self, b: &Buf) {
+        let (mut start, mut end) = (b.offset, b.offset + b.bytes().unwrap_or(0));
+        let touching = |ranges: &BTreeMap<u64, u64>, start: u64, end: u64| {
+            ranges.range(..=end).next_back().filter(|&(_, &e)| e >= start).map(|(&s, &e)| (s, e))
+        };
+        while let Some((s, e)) = touching(&self.0, start, end) {
+            self.0.remove(&s);
+            (start, end) = (start.min(s), end.max(e));
+        }
+        self.0.insert(start, end);
+    }
+
+    fn hold(&self, b: &Buf) -> bool {
+        let end = b.offset + b.bytes().unwrap_or(0);
+        self.0.range(..=b.offset).next_back().is_some_and(|(_, &e)| e >= end)
+    }
+}
+
 /// A table: one step a line, repeated blocks once.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let flops: u64 = self.steps.iter().map(|s| self.flops(s)).sum();
+        let flops = self.steps.iter().map(|s| self.flops(s)).fold(0, u64::saturating_add);
         let consts: u64 = (0..self.consts.len() as u32).map(|c| self.const_bytes(ConstId(c))).sum();
         writeln!(
             f,

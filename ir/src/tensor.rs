@@ -67,6 +67,15 @@ impl Tensor {
     }
 }
 
+/// Elements that no tensor of a model comes near: below it, sizes in bytes and their sums fit 64 bits.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
+/// Whether a tensor of this shape has fewer than [`MAX_ELEMENTS`].
+pub fn fits(shape: &[usize]) -> bool {
+    let elements = shape.iter().try_fold(1usize, |n, &side| n.checked_mul(side));
+    elements.is_some_and(|n| n < MAX_ELEMENTS)
+}
+
 /// `[2, 1024, 768]` as `2x1024x768`, the form used in every listing.
 pub fn dims(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")

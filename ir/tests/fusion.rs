@@ -123,6 +123,13 @@ fn views_of_one_shape_go_as_one_batch_and_of_two_shapes_do_not() {
 }
 
 #[test]
+fn descriptors_stay_and_odd_grids_are_cropped() {
+    // Its DPT head has the full width: one token an image is work enough.
+    let fused = same_when_fused(model("golden-tiny-mast3r").graph(Sizes::both(16, 16)).unwrap(), 2);
+    assert!(ops(&fused).contains(&"Descriptors") && ops(&fused).contains(&"Crop"), "{fused}");
+}
+
+#[test]
 fn values_that_something_else_reads_are_not_fused_away() {
     // The hidden value is read twice: no MLP, and the activation stays apart from the linear.
     let nodes = r#"("fc1", Linear(out: 5), ["x"]), ("gelu", Gelu, ["fc1"]), ("fc2", Linear(out: 5), ["gelu"]), ("y", Add, ["fc2", "fc1"])"#;
@@ -151,6 +158,14 @@ fn taps_inside_fused_regions_keep_their_values() {
         "downstream_head1.dpt.head.1",
         "downstream_head2.dpt.scratch.refinenet3",
         "downstream_head1.dpt.act_postprocess.0",
+        // Inside what would be one op: an attention that must stay in parts, a convolution's ReLU, an MLP's hidden value.
+        "enc_blocks.2.attn.weights#0",
+        "enc_blocks.3.attn.mix",
+        "dec_blocks.1.cross_attn.qk",
+        "dec_blocks2.2.mlp.gelu",
+        "downstream_head1.dpt.head.2",
+        "downstream_head2.dpt.scratch.refinenet2.resConfUnit2.relu2",
+        "downstream_head1.dpt.crop4",
     ];
     graph.add_taps(&taps.map(String::from)).unwrap();
     let fused = same_when_fused(graph, 3);

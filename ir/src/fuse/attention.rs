@@ -32,6 +32,7 @@ pub(super) fn attention(graph: &mut Graph, id: NodeId, uses: &[u32]) -> Option<N
         || scale.d != d
         || k_split.heads != heads
         || v_split.heads != heads
+        || graph.shape(mix.ins[1])[3] != d
     {
         return None;
     }

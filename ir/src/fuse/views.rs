@@ -9,7 +9,8 @@ use std::collections::HashMap;
 /// Starts where the two images enter and goes on as long as all inputs are batched already; a `Slice` gives each view back to
 /// whoever reads it alone.
 pub(super) fn batch(graph: &mut Graph) {
-    let by_name: HashMap<String, NodeId> = graph.ids().map(|id| (graph.node(id).name.clone(), id)).collect();
+    let mut by_name: HashMap<String, NodeId> =
+        graph.ids().map(|id| (graph.node(id).name.clone(), id)).collect();
     let mut batched: HashMap<NodeId, (NodeId, usize)> = HashMap::new();
     // Where each node is to stand: new ones beside those that they come from.
     let mut key: Vec<u32> = graph.ids().map(|id| id.0).collect();
@@ -19,13 +20,19 @@ pub(super) fn batch(graph: &mut Graph) {
         let Some(base) = a.name.strip_suffix("#0") else { continue };
         let Some(&second) = by_name.get(&format!("{base}#1")) else { continue };
         let b = graph.node(second).clone();
+        // With one axis only, stacking would lengthen the values instead of making them two.
         let fits = a.op == b.op
             && a.weights == b.weights
             && a.shape == b.shape
-            && !matches!(a.op, Op::Concat(_) | Op::Slice(_));
-        let Some(ins) = fits.then(|| pair_up(graph, &a, &b, &batched)).flatten() else { continue };
+            && a.shape.len() > 1
+            && !by_name.contains_key(base)
+            && !matches!(a.op, Op::Input(_) | Op::Concat(_) | Op::Slice(_));
+        let ins = fits.then(|| pair_up(graph, &a, &b, &mut batched, &mut by_name)).flatten();
+        key.resize(graph.nodes.len(), first.0);
+        let Some(ins) = ins else { continue };
         let Ok(both) = graph.push(base, a.op, ins, a.weights, a.span) else { continue };
         key.resize(graph.nodes.len(), first.0);
+        by_name.insert(base.into(), both);
         batched.insert(first, (both, 0));
         batched.insert(second, (both, 1));
         pairs.push((both, [first, second]));
@@ -48,7 +55,8 @@ fn pair_up(
     graph: &mut Graph,
     a: &Node,
     b: &Node,
-    batched: &HashMap<NodeId, (NodeId, usize)>,
+    batched: &mut HashMap<NodeId, (NodeId, usize)>,
+    by_name: &mut HashMap<String, NodeId>,
 ) -> Option<Vec<NodeId>> {
     let mut ins = vec![];
     for (&i, &j) in a.ins.iter().zip(&b.ins) {
@@ -56,7 +64,14 @@ fn pair_up(
             (Some(&(x, 0)), Some(&(y, 1))) if x == y => x,
             (None, None) if graph.inputs().any(|n| n == i) && graph.inputs().any(|n| n == j) => {
                 let name = format!("{}+{}", graph.node(i).name, graph.node(j).name);
-                graph.push(name, Concat { axis: 0 }, vec![i, j], vec![], None).ok()?
+                if graph.shape(i).len() < 2 || by_name.contains_key(&name) {
+                    return None;
+                }
+                let both = graph.push(name.clone(), Concat { axis: 0 }, vec![i, j], vec![], None).ok()?;
+                // Whatever else reads the two images reads the same stack.
+                batched.extend([(i, (both, 0)), (j, (both, 1))]);
+                by_name.insert(name, both);
+                both
             }
             _ => return None,
         };

@@ -1,14 +1,16 @@
-//! Unrolls blocks and loops into named nodes, resolves names, infers shapes, builds the graph.
+//! Unrolls blocks and loops into named nodes.
+
+mod build;
 
 use super::expr::{self, Scope};
 use super::{Block, File, Model, Pairs, Sizes};
 use crate::diag::{Diag, Span, nearest};
-use crate::graph::{Graph, NodeId};
+use crate::graph::Graph;
 use crate::ops::{Input, Op};
-use crate::weight::Expr;
+use crate::tensor::fits;
 use ron::value::RawValue;
 use serde::Deserialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Where nodes are being expanded.
 #[derive(Clone, Default)]
@@ -55,12 +57,14 @@ pub(super) struct Expander<'a> {
     unused: Vec<(String, Vec<usize>)>,
     aliases: Vec<(String, String)>,
     problems: Vec<Diag>,
+    /// Nodes, calls and rounds of loops so far.
+    steps: usize,
 }
 
 /// Calls inside calls; deeper than any model, shallow enough for the stack.
 const MAX_DEPTH: usize = 32;
-/// Nodes of one model; a repeat count cannot exhaust memory.
-const MAX_NODES: usize = 100_000;
+/// Nodes, calls and rounds of loops of one model: what repeats or doubles ends before memory or patience do.
+const MAX_STEPS: usize = 100_000;
 
 impl<'a> Expander<'a> {
     pub(super) fn new(model: &'a Model, top: &'a File<'a>, sizes: Sizes) -> Result<Self, Vec<Diag>> {
@@ -93,6 +97,7 @@ impl<'a> Expander<'a> {
             unused: vec![],
             aliases: vec![],
             problems,
+            steps: 0,
         })
     }
 
@@ -110,6 +115,10 @@ impl<'a> Expander<'a> {
             }
         }
         self.expand(&self.top.nodes, &place);
+        if self.steps > MAX_STEPS {
+            // What was cut off would be reported as missing.
+            return Err(self.problems);
+        }
         let outputs: Vec<_> = self.top.outputs.0.iter().map(|&(n, v)| (n, v, place.resolve(v))).collect();
         self.build(&outputs)
     }
@@ -119,15 +128,7 @@ impl<'a> Expander<'a> {
         let mut last = None;
         for raw in nodes {
             let text = raw.trim().get_ron();
-            if self.drafts.len() > MAX_NODES || place.depth > MAX_DEPTH {
-                if self.problems.len() < 100 {
-                    self.fail::<()>(
-                        text,
-                        "",
-                        format!("more than {MAX_NODES} nodes or {MAX_DEPTH} nested blocks"),
-                        "",
-                    );
-                }
+            if !self.step(text, place) {
                 return last;
             }
             last = match text.starts_with("Repeat") {
@@ -136,6 +137,20 @@ impl<'a> Expander<'a> {
             };
         }
         last
+    }
+
+    /// Counts one step; false when there have been too many or they are nested too deep, which ends everything.
+    fn step(&mut self, text: &'a str, place: &Place) -> bool {
+        self.steps += 1;
+        let ended = self.steps > MAX_STEPS + 1;
+        if ended || (self.steps <= MAX_STEPS && place.depth <= MAX_DEPTH) {
+            return !ended;
+        }
+        self.steps = MAX_STEPS + 1;
+        let what =
+            format!("more than {MAX_STEPS} nodes, calls and repetitions, or {MAX_DEPTH} nested blocks");
+        self.fail::<()>(text, "", what, "expected a model that ends");
+        false
     }
 
     fn node(&mut self, text: &'a str, place: &Place) -> Option<String> {
@@ -204,8 +219,7 @@ impl<'a> Expander<'a> {
             text => self.read_args(text, at, &full)?,
         };
         let wanted: Vec<&str> = block.args.clone();
-        if args.keys().map(String::as_str).collect::<std::collections::BTreeSet<_>>()
-            != wanted.iter().copied().collect()
+        if args.keys().map(String::as_str).collect::<BTreeSet<_>>() != wanted.iter().copied().collect()
             || ins.len() != block.ins.len()
         {
             let given: Vec<_> = args.keys().map(String::as_str).collect();
@@ -285,6 +299,9 @@ impl<'a> Expander<'a> {
             let mut inner = place.clone();
             inner.depth += 1;
             inner.scope.insert("i".into(), i);
+            if !self.step(text, &inner) {
+                return last;
+            }
             inner.bound.extend(bound.clone());
             last = self.expand(&nodes, &inner);
             for (name, (_, next)) in &carry.0 {
@@ -331,11 +348,7 @@ impl<'a> Expander<'a> {
             .iter()
             .map(|d| d.eval(scope).and_then(|n| usize::try_from(n).map_err(|_| format!("{n} < 0"))));
         match sides.collect::<Result<Vec<_>, _>>() {
-            Ok(shape)
-                if shape.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_some_and(|n| n < 1 << 40) =>
-            {
-                Some(shape)
-            }
+            Ok(shape) if fits(&shape) => Some(shape),
             Ok(shape) => self.fail(
                 name,
                 name,
@@ -350,123 +363,4 @@ impl<'a> Expander<'a> {
         self.problems.push(Diag::user(what, expected).node(node).at(self.model.span(at)));
         None
     }
-
-    /// Orders the drafts, infers shapes and collects weights.
-    fn build(mut self, outputs: &[(&str, &str, String)]) -> Result<Graph, Vec<Diag>> {
-        let mut index: HashMap<&str, usize> = HashMap::new();
-        let mut problems = std::mem::take(&mut self.problems);
-        for (i, draft) in self.drafts.iter().enumerate() {
-            if index.insert(&draft.name, i).is_some() {
-                problems.push(
-                    Diag::user("the name is used twice", "expected unique names")
-                        .node(&draft.name)
-                        .at(draft.span.clone()),
-                );
-            }
-        }
-        let find = |name: &str| {
-            let mut name = name;
-            // A module's value may be another module's, but not for ever: names in a file can form a ring.
-            for _ in 0..MAX_DEPTH {
-                match self.names.get(name).filter(|_| !index.contains_key(name)) {
-                    Some(of) => name = of,
-                    None => break,
-                }
-            }
-            index.get(name).copied()
-        };
-        // A missing name is reported at its reader, once for each.
-        let known = || index.keys().copied().chain(self.names.keys().map(String::as_str));
-        let unknown = |name: &str| {
-            let near = nearest(name, known()).map_or(String::new(), |n| format!(" (did you mean `{n}`?)"));
-            (format!("reads `{name}`, which is no node{near}"), "expected the name of a node, block or input")
-        };
-        let mut edges: Vec<Vec<usize>> = vec![];
-        for draft in &self.drafts {
-            let mut ins = vec![];
-            for name in &draft.ins {
-                match find(name) {
-                    Some(i) => ins.push(i),
-                    None => {
-                        let (what, expected) = unknown(name);
-                        problems.push(Diag::user(what, expected).node(&draft.name).at(draft.span.clone()));
-                    }
-                }
-            }
-            edges.push(ins);
-        }
-        for (name, text, full) in outputs {
-            if find(full).is_none() {
-                let (what, expected) = unknown(full);
-                problems
-                    .push(Diag::user(format!("output `{name}` {what}"), expected).at(self.model.span(text)));
-            }
-        }
-        let (order, cycles) = topological(&edges);
-        for cycle in &cycles {
-            let names: Vec<_> = cycle.iter().map(|&i| self.drafts[i].name.as_str()).collect();
-            let what = format!("the nodes {} form a cycle", names.join(" -> "));
-            let first = &self.drafts[cycle[0]];
-            let diag = Diag::user(what, "expected every node to read earlier values");
-            problems.push(diag.node(&first.name).at(first.span.clone()));
-        }
-        let mut graph =
-            Graph { unused: self.unused.clone(), aliases: self.aliases.clone(), ..Graph::default() };
-        let mut ids: Vec<Option<NodeId>> = vec![None; self.drafts.len()];
-        for i in order {
-            let draft = &self.drafts[i];
-            // A node after a broken one is not judged: its shapes are unknown, and one mistake is one message.
-            if edges[i].len() != draft.ins.len() {
-                continue;
-            }
-            let Some(ins) = edges[i].iter().map(|&j| ids[j]).collect::<Option<Vec<_>>>() else { continue };
-            match graph.push(&draft.name, draft.op.clone(), ins, vec![], draft.span.clone()) {
-                Ok(id) => {
-                    add_weights(&mut graph, id);
-                    ids[i] = Some(id);
-                }
-                Err(e) => {
-                    let what = format!("{}: shapes do not fit", draft.op.name());
-                    problems.push(Diag::user(what, e).node(&draft.name).at(draft.span.clone()));
-                }
-            }
-        }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let id = |name: &str| find(name).and_then(|i| ids[i]);
-        graph.outputs = outputs.iter().filter_map(|(n, _, full)| Some((n.to_string(), id(full)?))).collect();
-        graph.names = self.names.keys().filter_map(|n| Some((n.clone(), id(n)?))).collect();
-        Ok(graph)
-    }
-}
-
-/// Official names: the node's name without its view, dot, the op's suffix.
-fn add_weights(graph: &mut Graph, id: NodeId) {
-    let node = graph.node(id);
-    let module = node.name.split('#').next().unwrap_or_default().to_string();
-    let wanted = node.op.weights(&graph.in_shapes(node));
-    let weights = wanted
-        .into_iter()
-        .map(|(suffix, shape)| graph.weight(format!("{module}.{suffix}"), shape, Expr::Load));
-    let weights = weights.collect();
-    graph.node_mut(id).weights = weights;
-}
-
-/// A topological order, which is the given one where that is one already, and every cycle; nodes of cycles are left out.
-fn topological(edges: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
-    if edges.iter().enumerate().all(|(to, ins)| ins.iter().all(|&from| from < to)) {
-        return ((0..edges.len()).collect(), vec![]);
-    }
-    let mut graph = petgraph::graph::DiGraph::<usize, ()>::new();
-    let ids: Vec<_> = (0..edges.len()).map(|i| graph.add_node(i)).collect();
-    for (to, ins) in edges.iter().enumerate() {
-        graph.extend_with_edges(ins.iter().map(|&from| (ids[from], ids[to])));
-    }
-    // Strongly connected components come in reverse topological order; those of one node without a loop are no cycles.
-    let components = petgraph::algo::tarjan_scc(&graph).into_iter().rev();
-    let (cycles, single): (Vec<_>, Vec<_>) =
-        components.partition(|c| c.len() > 1 || graph.contains_edge(c[0], c[0]));
-    let order = single.into_iter().map(|c| graph[c[0]]).collect();
-    (order, cycles.into_iter().map(|c| c.into_iter().map(|n| graph[n]).rev().collect()).collect())
 }

@@ -109,10 +109,11 @@ impl Parser<'_> {
                 value = value.checked_mul(self.atom(depth)?).ok_or_else(|| self.too_large())?;
             } else if self.eat('/') {
                 let by = self.atom(depth)?;
-                if by == 0 || value % by != 0 {
-                    return Err(format!("`{}`: {value} is not a multiple of {by}", self.text));
-                }
-                value /= by;
+                // Checked: the least number has no quotient by -1.
+                value = match (value.checked_rem(by), value.checked_div(by)) {
+                    (Some(0), Some(quotient)) => quotient,
+                    _ => return Err(format!("`{}`: {value} is not a multiple of {by}", self.text)),
+                };
             } else {
                 return Ok(value);
             }

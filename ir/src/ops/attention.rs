@@ -64,7 +64,7 @@ impl OpDef for Attention {
     }
 
     fn flops(&self, ins: &[&[usize]], out: &[usize]) -> u64 {
-        4 * out.iter().product::<usize>() as u64 * ins[1][1] as u64
+        super::product(&[4, out[0], out[1], out[2], ins[1][1]])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &[&Tensor]) -> Tensor {

@@ -107,9 +107,8 @@ impl OpDef for Conv2d {
     }
 
     fn flops(&self, ins: &[&[usize]], out: &[usize]) -> u64 {
-        let pixels = out[0] * out[2] * out[3];
-        let per_pixel = self.out * (ins[0][1] * self.kernel * self.kernel + self.pointwise.unwrap_or(0));
-        2 * (pixels * per_pixel) as u64
+        let per_output = ins[0][1] * self.kernel * self.kernel + self.pointwise.unwrap_or(0);
+        super::product(&[2, out[0], out[2], out[3], self.out, per_output])
     }
 
     fn eval(&self, ins: &[&Tensor], weights: &[&Tensor]) -> Tensor {

@@ -24,7 +24,7 @@ impl OpDef for ConvTranspose2d {
     }
 
     fn flops(&self, ins: &[&[usize]], out: &[usize]) -> u64 {
-        2 * out.iter().product::<usize>() as u64 * ins[0][1] as u64
+        super::product(&[2, out[0], out[1], out[2], out[3], ins[0][1]])
     }
 
     fn eval(&self, ins: &[&Tensor], weights: &[&Tensor]) -> Tensor {

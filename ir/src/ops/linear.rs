@@ -36,7 +36,7 @@ impl OpDef for Linear {
     }
 
     fn flops(&self, ins: &[&[usize]], out: &[usize]) -> u64 {
-        2 * out.iter().product::<usize>() as u64 * ins[0][ins[0].len() - 1] as u64
+        super::product(out).saturating_mul(super::product(&[2, ins[0][ins[0].len() - 1]]))
     }
 
     fn eval(&self, ins: &[&Tensor], weights: &[&Tensor]) -> Tensor {

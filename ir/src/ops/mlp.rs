@@ -37,8 +37,8 @@ impl OpDef for Mlp {
     }
 
     fn flops(&self, ins: &[&[usize]], out: &[usize]) -> u64 {
-        let rows = (out.iter().product::<usize>() / self.out) as u64;
-        2 * rows * self.hidden as u64 * (ins[0][ins[0].len() - 1] + self.out) as u64
+        let rows = out.iter().product::<usize>() / self.out;
+        super::product(&[2, rows, self.hidden, ins[0][ins[0].len() - 1] + self.out])
     }
 
     fn eval(&self, ins: &[&Tensor], weights: &[&Tensor]) -> Tensor {
