@@ -47,7 +47,7 @@ pub struct Attention<'a> {
     pub v: Heads<'a>,
     pub q_rope: Option<Rope<'a>>,
     pub k_rope: Option<Rope<'a>>,
-    /// Not negative: the running maximum is that of the unscaled products.
+    /// Positive: the running maximum and the mask of absent keys are those of the unscaled products.
     pub scale: f32,
     /// The type of both products; the softmax is f32.
     pub math: Math,
@@ -161,7 +161,7 @@ pub fn attention(ctx: &mut Ctx, mut a: Attention) {
         let all = if n == 0 || a.batch == 0 { 0 } else { extra + (n - 1) * h.src.stride + cols };
         h.src.raw(what, 1, all).at(0, h.offset)
     };
-    assert!(a.scale >= 0.0, "attention: a negative scale");
+    assert!(a.scale > 0.0, "attention: the scale is not positive");
     let call = Call {
         d,
         nk,
