@@ -2,6 +2,24 @@
 #pragma once
 #include "layout.h"
 
+// Register bases that the API expects its firmware to own; NCRISC has none of them.
+#if !defined(COMPILE_FOR_NCRISC)
+#if defined(__PTR_CONST)
+#define PTR_CONST const
+#else
+#define PTR_CONST
+#endif
+namespace ckernel {
+volatile tt_reg_ptr uint* PTR_CONST regfile = reinterpret_cast<volatile uint*>(REGFILE_BASE);
+volatile tt_reg_ptr uint* PTR_CONST pc_buf_base = reinterpret_cast<volatile uint*>(PC_BUF_BASE);
+volatile tt_reg_ptr uint* PTR_CONST mailbox_base[4] = {
+    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX0_BASE),
+    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX1_BASE),
+    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX2_BASE),
+    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX3_BASE)};
+}  // namespace ckernel
+#endif
+
 #define SYNC ((volatile tt_l1_ptr uint32_t*)L1_SYNC)
 #define HEADER ((volatile tt_l1_ptr uint32_t*)L1_HEADER)
 

@@ -11,17 +11,11 @@ using namespace ckernel;
 #include "api/compute/common.h"
 #include "api/compute/tile_move_copy.h"
 #include "api/compute/matmul.h"
-#include "api/compute/tilize.h"
-#include "api/compute/pack_untilize.h"
-#include "api/compute/reduce.h"
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "api/compute/compute_kernel_api.h"
 #include "api/compute/eltwise_binary_sfpu.h"
 #include "api/compute/eltwise_unary/eltwise_unary.h"
 #include "api/compute/eltwise_unary/relu.h"
-#include "api/compute/eltwise_unary/exp.h"
-#include "api/compute/eltwise_unary/recip.h"
-#include "api/compute/eltwise_unary/rsqrt.h"
 #include "common.h"
 
 // Globals that the compute API expects its firmware to own.
@@ -35,22 +29,10 @@ uint32_t math_sync_tile_dst_index = 0;
 uint32_t gl_alu_format_spec_reg = 0;
 uint32_t op_info_offset = 0;
 namespace ckernel {
-#if defined(__PTR_CONST)
-#define PTR_CONST const
-#else
-#define PTR_CONST
-#endif
 volatile tt_reg_ptr uint* PTR_CONST reg_base = reinterpret_cast<volatile uint*>(0xFFB10000);
-volatile tt_reg_ptr uint* PTR_CONST pc_buf_base = reinterpret_cast<volatile uint*>(PC_BUF_BASE);
-volatile tt_reg_ptr uint* PTR_CONST regfile = reinterpret_cast<volatile uint*>(REGFILE_BASE);
 #if defined(__INSTRN_BUFFER_TOS)
 volatile tt_reg_ptr uint32_t* const instrn_buffer = reinterpret_cast<volatile uint32_t*>(INSTRN_BUF_BASE);
 #endif
-volatile tt_reg_ptr uint* PTR_CONST mailbox_base[4] = {
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX0_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX1_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX2_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX3_BASE)};
 uint32_t cfg_state_id = 0;
 uint32_t dest_offset_id = 0;
 }  // namespace ckernel

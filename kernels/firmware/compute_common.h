@@ -1,18 +1,11 @@
 // Building blocks of the compute halves. Dst holds 8 tiles in fp32 (DstSync::SyncFull): results in 0..3, operands in 4..7.
 #pragma once
 
-// Circular buffers by content; their formats are in the generated `chlkc_descriptors.h`.
-// 0-15 bf16, 16-19 f32 that products read as Tf32, 20-31 f32 that is unpacked to Dst untouched.
 #include "cbs.h"
 
-// Dst[slot] = tile `tile` of the buffer, all 32 bits of it if it is f32.
+// Before `copy_tile` from this buffer to Dst.
 template <uint32_t cb>
-static inline void load(uint32_t slot, uint32_t tile) {
-    copy_tile(cb, tile, slot);
-}
-
-template <uint32_t cb>
-static inline void load_init() {
+static inline void copy_from() {
     reconfig_data_format_srca(cb);
     copy_init(cb);
 }
@@ -88,9 +81,9 @@ static inline void activate(uint32_t act, uint32_t n) {
 // Dst[0..n) += the next n tiles of CB_RESIDUAL, in f32.
 static inline void add_residual(uint32_t n) {
     cb_wait_front(CB_RESIDUAL, GROUP);
-    load_init<CB_RESIDUAL>();
-    for (uint32_t i = 0; i < n; i++) load<CB_RESIDUAL>(4 + i, i);
+    copy_from<CB_RESIDUAL>();
+    for (uint32_t i = 0; i < n; i++) copy_tile(CB_RESIDUAL, i, GROUP + i);
     add_binary_tile_init();
-    for (uint32_t i = 0; i < n; i++) add_binary_tile(i, 4 + i, i);
+    for (uint32_t i = 0; i < n; i++) add_binary_tile(i, GROUP + i, i);
     cb_pop_front(CB_RESIDUAL, GROUP);
 }

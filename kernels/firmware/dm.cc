@@ -35,22 +35,6 @@ bank_noc_xy_t l1_bank_to_noc_xy[NUM_NOCS][NUM_L1_BANKS];
 int32_t bank_to_l1_offset[NUM_L1_BANKS];
 uint8_t worker_logical_col_to_virtual_col[round_up_to_mult_of_4(noc_size_x)];
 uint8_t worker_logical_row_to_virtual_row[round_up_to_mult_of_4(noc_size_y)];
-#if defined(COMPILE_FOR_BRISC)
-namespace ckernel {
-#if defined(__PTR_CONST)
-#define PTR_CONST const
-#else
-#define PTR_CONST
-#endif
-volatile tt_reg_ptr uint* PTR_CONST regfile = reinterpret_cast<volatile uint*>(REGFILE_BASE);
-volatile tt_reg_ptr uint* PTR_CONST pc_buf_base = reinterpret_cast<volatile uint*>(PC_BUF_BASE);
-volatile tt_reg_ptr uint* PTR_CONST mailbox_base[4] = {
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX0_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX1_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX2_BASE),
-    reinterpret_cast<volatile uint tt_reg_ptr*>(TENSIX_MAILBOX3_BASE)};
-}  // namespace ckernel
-#endif
 
 // Address of byte `at` in bank `bank`.
 FORCE_INLINE uint64_t bank_addr(uint32_t bank, uint32_t at) {

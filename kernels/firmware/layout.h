@@ -1,5 +1,4 @@
-// L1 map and formats that the host, the executor and the kernels share. `codegen/src/device.rs` holds the same numbers and
-// a test compares them. Addresses 0x0-0x5F belong to the reset vector, NoC return words and ARC firmware.
+// L1 map and formats that the host, the executor and the kernels share. Addresses 0x0-0x5F belong to the reset vector, NoC return words and ARC firmware.
 #pragma once
 #include <cstdint>
 

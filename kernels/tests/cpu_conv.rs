@@ -72,17 +72,23 @@ struct With {
 
 const PLAIN: With = With { pre_relu: false, bias: true, act: Act::None, residuals: 0, pointwise: 0 };
 
-fn one(shape: ConvShape, (ty, math, out_ty): (Math, Math, Math), with: With) {
-    let ConvShape { batch, h, w, cin, cout, stride, upsample2 } = shape;
-    let x = Mat::random(1, batch * h * w, cin, ty, math == Math::Bf16);
+/// Weights `[cout, cin, 3, 3]` as they are and packed.
+fn weights(math: Math, cin: usize, cout: usize) -> (Vec<f32>, Weights) {
     let v = numbers_for(math, 2, cout * cin * 9);
     let k = conv3x3_k(cin);
-    let b = Weights::new(
+    let packed = Weights::new(
         math,
         (packed_len_f32(cout, k), packed_len_bf16(cout, k)),
         |o| pack_conv3x3_f32(&v, cout, cin, o),
         |o| pack_conv3x3_bf16(&v, cout, cin, o),
     );
+    (v, packed)
+}
+
+fn one(shape: ConvShape, (ty, math, out_ty): (Math, Math, Math), with: With) {
+    let ConvShape { batch, h, w, cin, cout, stride, upsample2 } = shape;
+    let x = Mat::random(1, batch * h * w, cin, ty, math == Math::Bf16);
+    let (v, b) = weights(math, cin, cout);
     let bias = numbers(3, cout);
     let bias = with.bias.then_some(&bias[..]);
     let mut map = Map { h, w, c: cin, data: x.values() };
@@ -156,14 +162,7 @@ fn adjacent_pixels() {
     for math in [Math::F32, Math::Bf16] {
         let (h, w, cin, cout) = (5, 9, 6, 4);
         let x = round_numbers(1, h * w * cin);
-        let v = numbers_for(math, 2, cout * cin * 9);
-        let k = conv3x3_k(cin);
-        let b = Weights::new(
-            math,
-            (packed_len_f32(cout, k), packed_len_bf16(cout, k)),
-            |o| pack_conv3x3_f32(&v, cout, cin, o),
-            |o| pack_conv3x3_bf16(&v, cout, cin, o),
-        );
+        let (v, b) = weights(math, cin, cout);
         let map = Map { h, w, c: cin, data: x.iter().map(|v| f64::from(*v)).collect() };
         let shape = ConvShape { batch: 1, h, w, cin, cout, stride: 1, upsample2: false };
         check(

@@ -40,6 +40,26 @@ pub struct Info {
     pub bank_bytes: u64,
 }
 
+impl Info {
+    pub fn is_worker(&self, at: Xy) -> bool {
+        self.columns.contains(&at.x) && self.rows.contains(&at.y)
+    }
+
+    /// Refuses an access to what is neither a worker nor a bank's port.
+    pub fn check(&self, at: Xy) -> Result<()> {
+        let known = self.is_worker(at) || bank_at(at).is_some();
+        known.then_some(()).ok_or_else(|| Error::Refused(format!("{at} is no worker and no DRAM port")))
+    }
+
+    /// Refuses a multicast rectangle whose corners are no workers, or that is turned around.
+    pub fn check_rectangle(&self, from: Xy, to: Xy) -> Result<()> {
+        let known = self.is_worker(from) && self.is_worker(to) && from.x <= to.x && from.y <= to.y;
+        known
+            .then_some(())
+            .ok_or_else(|| Error::Refused(format!("{from} to {to} is no rectangle of workers")))
+    }
+}
+
 /// DRAM banks of the chip; tile `t` of an interleaved tensor lies in bank `t % BANKS`.
 pub const BANKS: usize = 8;
 /// Bytes of a worker's L1.
@@ -51,6 +71,11 @@ pub const BANK_BYTES: u64 = 0xFF00_0000;
 pub const fn bank(b: usize) -> Xy {
     const Y: [u8; BANKS] = [14, 15, 18, 21, 14, 17, 20, 23];
     Xy::new(17 + (b / 4) as u8, Y[b])
+}
+
+/// The bank whose port that is.
+pub fn bank_at(at: Xy) -> Option<usize> {
+    (0..BANKS).find(|&b| bank(b) == at)
 }
 
 #[derive(Debug, thiserror::Error)]

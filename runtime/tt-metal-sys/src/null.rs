@@ -41,12 +41,14 @@ impl Link for Null {
     }
 
     fn write(&mut self, to: Xy, addr: u64, bytes: &[u8]) -> Result<()> {
+        self.info.check(to)?;
         self.records.push(Record::Write { to, addr, bytes: bytes.len() });
         self.store(to, addr, bytes);
         Ok(())
     }
 
     fn multicast(&mut self, from: Xy, to: Xy, addr: u64, bytes: &[u8]) -> Result<()> {
+        self.info.check_rectangle(from, to)?;
         self.records.push(Record::Multicast { from, to, addr, bytes: bytes.len() });
         for x in self.info.columns.clone().into_iter().filter(|x| (from.x..=to.x).contains(x)) {
             for y in from.y..=to.y {
@@ -57,6 +59,7 @@ impl Link for Null {
     }
 
     fn read(&mut self, from: Xy, addr: u64, bytes: &mut [u8]) -> Result<()> {
+        self.info.check(from)?;
         self.records.push(Record::Read { from, addr, bytes: bytes.len() });
         for (at, byte) in (addr..).zip(bytes) {
             *byte = self.pages.get(&(from, at / PAGE as u64)).map_or(0, |p| p[at as usize % PAGE]);

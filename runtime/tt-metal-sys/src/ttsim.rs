@@ -1,13 +1,17 @@
 //! Tenstorrent's functional simulator, `libttsim.so`, in a child process: it ends its process on any error.
 
 use crate::tlb::{LARGE_BITS, Ordering, REGISTERS, SMALL_BITS, SMALL_WINDOWS, Window};
-use crate::{BANK_BYTES, Error, Info, Link, Result, Xy};
+use crate::{BANK_BYTES, Error, Info, Link, Result, Xy, bank_at};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Held while a child starts, so that no other child inherits the ends of its socket and pipe.
+static OPENING: Mutex<()> = Mutex::new(());
 
 /// A simulated chip with all 14 columns and 10 rows.
 pub struct Ttsim {
@@ -40,6 +44,7 @@ impl Ttsim {
         if !library.is_file() {
             return Err(unavailable(&"there is no such file; TTSIM_LIB must name libttsim.so"));
         }
+        let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let (ours, theirs) = UnixStream::pair().map_err(|e| unavailable(&e))?;
         let mut pipe = [0; 2];
         // SAFETY: `pipe` has room for the two descriptors.
@@ -105,14 +110,17 @@ impl Link for Ttsim {
     }
 
     fn write(&mut self, to: Xy, addr: u64, bytes: &[u8]) -> Result<()> {
+        self.info.check(to)?;
         self.request(header(WRITE, to, to, addr, bytes.len()), bytes, &mut [])
     }
 
     fn multicast(&mut self, from: Xy, to: Xy, addr: u64, bytes: &[u8]) -> Result<()> {
+        self.info.check_rectangle(from, to)?;
         self.request(header(MULTICAST, from, to, addr, bytes.len()), bytes, &mut [])
     }
 
     fn read(&mut self, from: Xy, addr: u64, bytes: &mut [u8]) -> Result<()> {
+        self.info.check(from)?;
         self.request(header(READ, from, from, addr, bytes.len()), &[], bytes)
     }
 
@@ -150,8 +158,8 @@ impl Bars {
     /// Points a window and returns the bus address of `w.addr` in it.
     fn point(&mut self, w: Window) -> u64 {
         // DRAM banks have a large window each; workers share two small ones, unicast and multicast.
-        let (index, words, base, bits) = if w.to.x >= 17 {
-            let bank = (0..crate::BANKS as u32).find(|&b| crate::bank(b as usize) == w.to).unwrap_or(0);
+        let (index, words, base, bits) = if let Some(bank) = bank_at(w.to) {
+            let bank = bank as u32;
             (SMALL_WINDOWS + bank, w.large(), self.bar4 + (u64::from(bank) << LARGE_BITS), LARGE_BITS)
         } else {
             let index = u32::from(w.multicast_from.is_some());
@@ -174,7 +182,7 @@ impl Bars {
         len: usize,
         mut access: impl FnMut(&mut Bars, u64, std::ops::Range<usize>),
     ) {
-        let size: u64 = if w.to.x >= 17 { 1 << 30 } else { 1 << SMALL_BITS };
+        let size: u64 = if bank_at(w.to).is_some() { 1 << 30 } else { 1 << SMALL_BITS };
         let mut done = 0;
         while done < len {
             let addr = w.addr + done as u64;

@@ -1,4 +1,5 @@
 #include "args.h"
+// MATH_FIDELITY_OF_PRODUCTS, a `MathFidelity`, is the build's: all three TRISCs need it, MATH_FIDELITY only two have.
 static void run_gemm(Step step) {
     Share share(step);
     uint32_t kt = ARG(step, GEMM_K), act = ARG(step, GEMM_ACT);
@@ -10,8 +11,8 @@ static void run_gemm(Step step) {
         tile_regs_acquire();
         if (bias) {
             cb_wait_front(CB_BIAS, GROUP);
-            load_init<CB_BIAS>();
-            for (uint32_t i = 0; i < at.columns; i++) load<CB_BIAS>(i, i);
+            copy_from<CB_BIAS>();
+            for (uint32_t i = 0; i < at.columns; i++) copy_tile(CB_BIAS, i, i);
             cb_pop_front(CB_BIAS, GROUP);
         }
         product_init<CB_A, CB_B, MATH_FIDELITY_OF_PRODUCTS>(at.columns);
